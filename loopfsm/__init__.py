@@ -1,0 +1,101 @@
+"""The core of an agent loop, as declared state machines.
+
+`Loop` runs a `Plan` of `StepSpec`s with the tools of a `ToolRegistry`; when a step
+fails it recovers, stops or asks, within declared budgets. The names in `__all__` are
+public and stable; everything else may change.
+
+Names that would load networkx are resolved on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from loopfsm.errors import (
+    AnswerRefused,
+    Attempted,
+    Broken,
+    CoreBroken,
+    DefinitionError,
+    DriveRefused,
+    FactMissing,
+    LifecycleError,
+    LoopfsmError,
+    PlanError,
+    PostconditionViolated,
+    Problem,
+    Refused,
+    ToolError,
+    ToolFailed,
+    TransitionRefused,
+)
+from loopfsm.lifecycle import Lifecycle, Row
+from loopfsm.model.failure import RecoveryStrategy
+from loopfsm.model.loop_state import LoopState
+from loopfsm.model.plan import Budget, Plan, Policy, WhenExhausted
+from loopfsm.model.step import Call, StepSpec, StepState, output
+from loopfsm.ports import ToolContext
+from loopfsm.recovery.base import RecoveryHandler
+from loopfsm.tools.registry import ToolRegistry, tool
+
+if TYPE_CHECKING:
+    from loopfsm.engine.loop import Loop, Outcome
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AnswerRefused",
+    "Attempted",
+    "Broken",
+    "Budget",
+    "Call",
+    "CoreBroken",
+    "DefinitionError",
+    "DriveRefused",
+    "FactMissing",
+    "Lifecycle",
+    "LifecycleError",
+    "Loop",
+    "LoopState",
+    "LoopfsmError",
+    "Outcome",
+    "Plan",
+    "PlanError",
+    "Policy",
+    "PostconditionViolated",
+    "Problem",
+    "RecoveryHandler",
+    "RecoveryStrategy",
+    "Refused",
+    "Row",
+    "StepSpec",
+    "StepState",
+    "ToolContext",
+    "ToolError",
+    "ToolFailed",
+    "ToolRegistry",
+    "TransitionRefused",
+    "WhenExhausted",
+    "__version__",
+    "output",
+    "tool",
+]
+
+_ON_FIRST_USE = {
+    "Loop": "loopfsm.engine.loop",
+    "Outcome": "loopfsm.engine.loop",
+}
+
+
+if not TYPE_CHECKING:  # a checker that saw it would accept any misspelled name
+
+    def __getattr__(name: str) -> object:
+        if name not in _ON_FIRST_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,36 @@
+"""The exit codes: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from loopfsm.model.loop_state import LoopState
+
+EXIT_OF: Mapping[LoopState, int] = MappingProxyType(
+    {
+        LoopState.COMPLETED: 0,
+        LoopState.FAILED: 1,
+        LoopState.WAITING_FOR_HUMAN: 3,
+        LoopState.ABSTAINED: 4,
+        LoopState.PARTIALLY_COMPLETED: 5,
+    }
+)
+"""What `run` ends with for each state in which a driver returns."""
+
+CLEAN = 0
+FOUND_SOMETHING = 1
+"""What `prove` ends with when it has found something; `run` when it broke."""
+BAD_INPUT = 2
+"""Nothing was started."""
+INTERRUPTED = 130
+
+MEANINGS = """\
+exit codes:
+  0    COMPLETED (prove: clean)
+  1    FAILED (prove: found something)
+  2    bad input: nothing was started
+  3    WAITING_FOR_HUMAN: a question is open
+  4    ABSTAINED
+  5    PARTIALLY_COMPLETED: some step was skipped
+  130  interrupted"""

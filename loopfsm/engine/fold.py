@@ -1,0 +1,365 @@
+"""How each input is folded over the state: what a result, an answer, a timer means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from loopfsm.engine.inputs import (
+    Answer,
+    Cancel,
+    Drive,
+    Due,
+    Expired,
+    Input,
+    Judged,
+    Park,
+    Prepared,
+    Result,
+)
+from loopfsm.engine.turn import Turn, schedule
+from loopfsm.errors import AnswerRefused, CoreBroken
+from loopfsm.model.event import CHARGED, LATE_RESULT
+from loopfsm.model.failure import (
+    RUN,
+    WHOLE_PLAN,
+    Failure,
+    FailureKind,
+    FailureState,
+    RecoveryStrategy,
+)
+from loopfsm.model.loop_state import LoopState
+from loopfsm.model.question import Choice, Question
+from loopfsm.model.step import Step, StepState, Verdict
+from loopfsm.ports import Judgement
+from loopfsm.unit import Draft
+
+STRATEGY_OF: Mapping[str, str] = {
+    Choice.RETRY: RecoveryStrategy.RETRY,
+    Choice.SKIP: "SKIP",
+    Choice.STOP: RecoveryStrategy.ABSTAIN,
+    Choice.RAISE: "RAISE_BUDGET",
+}
+"""What each choice orders."""
+
+
+# Results
+
+
+def fold_result(turn: Turn, draft: Draft, result: Result) -> None:
+    """An attempt ended: record it and judge it, or fail the step."""
+    step = draft.step(result.step_id)
+    usage = (("tokens", float(result.tokens)), ("cost", result.cost))
+    draft.charge(CHARGED, ("step", step.id), *usage)
+    trigger = "record" if result.failure is None else "fail_evaluation"
+    if step.state is not StepState.RUNNING or not draft.may(step, trigger, attempt=result.attempt):
+        facts = {"stands": step.state.value, "attempt": result.attempt, "message": result.message}
+        draft.note(LATE_RESULT, step.id, result.attempt, facts)
+    elif result.failure is None:
+        attempt, output = result.attempt, result.output
+        step = draft.fire(step, "record", attempt=attempt, output=output, now=turn.now)
+        judge(draft, step, result.evaluation, result.verification)
+    else:
+        fail(
+            draft,
+            step,
+            "fail_evaluation",
+            result.failure,
+            result.message,
+            result.evidence,
+            attempt=result.attempt,
+            now=turn.now,
+            executed=result.failure is not FailureKind.NOT_EXECUTED,
+            reported=result.failure is FailureKind.REPORTED,
+        )
+
+
+def fold_judged(turn: Turn, draft: Draft, judged: Judged) -> None:
+    """An awaited verdict came: pass or fail the step it belongs to, if it still stands there."""
+    step = draft.step(judged.step_id)
+    expected = StepState.EXECUTED if judged.evaluation is not None else StepState.EVALUATED
+    trigger = "pass_evaluation" if judged.evaluation is not None else "pass_verification"
+    if step.state is expected and draft.may(step, trigger, attempt=judged.attempt):
+        judge(draft, step, judged.evaluation, judged.verification)
+    else:
+        facts = {"stands": step.state.value, "attempt": judged.attempt}
+        draft.note(LATE_RESULT, step.id, judged.attempt, facts)
+
+
+def judge(
+    draft: Draft,
+    step: Step,
+    evaluation: Judgement | None,
+    verification: Judgement | None,
+) -> None:
+    """Take a recorded result as far as the verdicts at hand lead."""
+    attempt = {"attempt": step.attempt}
+    if step.state is StepState.EXECUTED and evaluation is not None:
+        if evaluation.verdict is Verdict.FAILED:
+            kind, said = FailureKind.REJECTED, evaluation
+            fail(draft, step, "fail_evaluation", kind, said.message, said.evidence, **attempt)
+            return
+        step = draft.fire(step, "pass_evaluation", verdict=evaluation.verdict, **attempt)
+    if step.state is StepState.EVALUATED and verification is not None:
+        if verification.verdict is Verdict.FAILED:
+            kind, said = FailureKind.NOT_VERIFIED, verification
+            fail(draft, step, "fail_verification", kind, said.message, said.evidence, **attempt)
+            return
+        step = draft.fire(step, "pass_verification", verdict=verification.verdict, **attempt)
+        confirm(draft, step.id, f"{step.id} is verified")
+    elif step.state is StepState.EVALUATED and step.spec.verify is not None:
+        draft.charge(CHARGED, ("step", step.id), ("tool_calls", 1))
+
+
+def fail(
+    draft: Draft,
+    step: Step,
+    trigger: str,
+    kind: FailureKind,
+    message: str,
+    evidence: Mapping[str, Any],
+    **facts: Any,
+) -> None:
+    """Fail the step, with one new failure; an earlier one of its lineage is superseded (B10)."""
+    earlier = draft.failure_of(step.id)
+    if earlier is not None:
+        why = f"{step.id} failed again"
+        draft.fire(earlier, "supersede", step_state=step.state, why=why)
+    draft.create(
+        Failure(
+            number=draft.count_failures() + 1,
+            subject=step.id,
+            kind=kind,
+            message=message,
+            occurred_at=draft.now,
+            attempt=step.attempt,
+            evidence=evidence,
+        )
+    )
+    draft.fire(step, trigger, **facts)
+
+
+def confirm(draft: Draft, subject: str, why: str) -> None:
+    """Settle the failure whose recovery has now proved itself."""
+    failure = draft.failure_of(subject)
+    if failure is not None:
+        draft.fire(failure, "confirm", why=why)
+
+
+# Timers, preparations
+
+
+def fold_due(turn: Turn, draft: Draft, due: Due) -> None:
+    """The wait of a delayed retry is over, unless something else moved the step."""
+    step = draft.step(due.step_id)
+    if draft.may(step, "due", now=turn.now):
+        draft.fire(step, "due", now=turn.now, unmet=draft.unmet(step.id))
+
+
+def fold_prepared(turn: Turn, draft: Draft, prepared: Prepared) -> None:
+    """Keep what a preparation brought, or count it as a failed recovery."""
+    failure = draft.failure(prepared.failure_id)
+    if failure.state is not FailureState.RECOVERY_PLANNED or failure.plans != prepared.plan:
+        return
+    if prepared.error:
+        fail_recovery(draft, failure.id, prepared.error, prepared.evidence)
+    else:
+        draft.keep_prepared(failure.id, prepared.value)
+
+
+def fail_recovery(draft: Draft, failure_id: str, why: str, evidence: Mapping[str, Any]) -> None:
+    """A handler failed and nothing changed; its attempt stays spent."""
+    draft.fire(draft.failure(failure_id), "handler_failed", why=why, evidence=evidence)
+
+
+# People
+
+
+def fold_answer(turn: Turn, draft: Draft, answer: Answer) -> None:
+    """A person answered: the choice becomes the recovery that runs next.
+
+    Raises:
+        AnswerRefused: nothing is asked about the subject, or the answer does not fit.
+    """
+    question = draft.question_of(answer.subject)
+    if question is None:
+        raise AnswerRefused(
+            answer.choice, f"nothing is asked about {answer.subject!r}", open_answers(draft)
+        )
+    facts = {
+        "choice": answer.choice,
+        "said": answer.said,
+        "raised_to": answer.raised_to,
+        "token": answer.token,
+        "used_for": turn.state.tokens.get(answer.token),
+        "draining": draft.draining,
+        "now": turn.now,
+    }
+    refusal = draft.machines.question.explain(question, "answer", **facts)
+    if not refusal:
+        raise AnswerRefused(answer.choice, refusal.why_not, open_answers(draft))
+    question = draft.fire(question, "answer", **facts)
+    order(turn, draft, question, STRATEGY_OF[answer.choice], ordered=True)
+
+
+def open_answers(draft: Draft) -> tuple[str, ...]:
+    """Every answer that an open question offers, as `CHOICE SUBJECT`."""
+    if draft.draining is not None:
+        return ()
+    subjects = sorted(draft.before.asked)
+    questions = (draft.question_of(subject) for subject in subjects)
+    return tuple(
+        f"{choice} {q.subject}" for q in questions if q is not None for choice in q.choices
+    )
+
+
+def fold_expired(turn: Turn, draft: Draft, expired: Expired) -> None:
+    """A deadline answers in the person's place: abstain where that is allowed, else terminate."""
+    question = draft.question(expired.question_id)
+    facts = {"draining": draft.draining, "now": turn.now}
+    if not draft.may(question, "expire", **facts):
+        return
+    failure = draft.failure(question.failure_id)
+    case = turn.case_of(attrs.evolve(failure, ordered=False), draft)
+    abstain = turn.registry.get(RecoveryStrategy.ABSTAIN)
+    if case.step is not None and case.step.failed_in is not None:
+        case = attrs.evolve(case, step=attrs.evolve(case.step, state=case.step.failed_in))
+    allowed = abstain is not None and not abstain.refusal(case, draft)
+    strategy = RecoveryStrategy.ABSTAIN if allowed else RecoveryStrategy.TERMINATE
+    question = draft.fire(question, "expire", choice=strategy.value, **facts)
+    order(turn, draft, question, strategy, ordered=False)
+
+
+def order(turn: Turn, draft: Draft, question: Question, strategy: str, *, ordered: bool) -> None:
+    """Make the answer of `question` the planned recovery of its failure."""
+    repeats = ordered and strategy == RecoveryStrategy.RETRY
+    if question.subject != RUN:
+        step = draft.step(question.subject)
+        draft.fire(step, "answered", question=question.state, grants_repeat=repeats)
+    failure = draft.failure(question.failure_id)
+    handler = turn.registry.get(strategy)
+    if handler is None:
+        raise CoreBroken(f"the answer {question.choice!r} orders {strategy}, which has no handler")
+    case = turn.case_of(attrs.evolve(failure, ordered=ordered), draft)
+    scope = handler.scope(case)
+    why = f"{question.id} was answered: {question.choice}"
+    if scope != WHOLE_PLAN:
+        make_way(draft, scope, why)
+    facts = {"strategy": strategy, "scope": scope, "ordered": ordered, "why": why}
+    draft.fire(failure, "answered", **facts)
+
+
+def make_way(draft: Draft, scope: tuple[str, ...], why: str) -> None:
+    """A person outranks the ladder: drop each planned recovery that the scope overlaps."""
+    for holder in dict.fromkeys(draft.holder_of(step_id) for step_id in scope):
+        if holder is not None:
+            dropped = draft.failure(holder)
+            facts = {"crashed": False, "recoveries": draft.recoveries_left(dropped.subject)}
+            draft.fire(dropped, "withdraw", why=f"{why} (it outranks the ladder)", **facts)
+
+
+def fold_cancel(turn: Turn, draft: Draft, cancel: Cancel) -> None:
+    """A person wants the run to stop. What ends it already is not overtaken."""
+    if draft.draining is None and turn.state.ending is None:
+        fail_run(draft, FailureKind.CANCELLED, cancel.reason, {})
+
+
+def fail_run(draft: Draft, kind: FailureKind, message: str, evidence: Mapping[str, Any]) -> None:
+    """Create a failure that concerns the run; an open one about a budget gives way."""
+    withdraw_run_failure(draft, message)
+    draft.create(
+        Failure(
+            number=draft.count_failures() + 1,
+            subject=RUN,
+            kind=kind,
+            message=message,
+            occurred_at=draft.now,
+            evidence=evidence,
+        )
+    )
+
+
+def withdraw_run_failure(draft: Draft, why: str) -> None:
+    """Withdraw the question about the run and supersede its failure, where there are any."""
+    question = draft.question_of(RUN)
+    if question is not None:
+        draft.fire(question, "withdraw")
+    failure = draft.failure_of(RUN)
+    if failure is not None:
+        draft.fire(failure, "supersede", step_state=None, why=why)
+
+
+# Driving
+
+
+def fold_drive(turn: Turn, draft: Draft, drive: Drive) -> None:
+    """Somebody drives the run: schedule what can be, or take up what a dead process left."""
+    draft.drive(turn.now)
+    if draft.run.state is LoopState.INITIALIZED:
+        for spec in draft.plan.steps:
+            schedule(draft, spec.id)
+    elif drive.resumed:
+        take_up(turn, draft)
+
+
+def fold_park(turn: Turn, draft: Draft, park: Park) -> None:
+    """The driver leaves."""
+    draft.drive(None)
+
+
+def take_up(turn: Turn, draft: Draft) -> None:
+    """Interrupt the attempts and withdraw the preparations that died with their process."""
+    for spec in draft.plan.steps:
+        step = draft.step(spec.id)
+        if step.state is StepState.RUNNING:
+            interrupt(draft, step)
+        elif step.state in (StepState.EXECUTED, StepState.EVALUATED, StepState.RETRY_PENDING):
+            draft.written["step", step.id] = step
+    planned = turn.state.planned
+    for failure_id in sorted(planned, key=planned.__getitem__):
+        failure = draft.failure(failure_id)
+        recoveries = draft.recoveries_left(failure.subject)
+        why = "the process that prepared it died"
+        draft.fire(failure, "withdraw", crashed=True, recoveries=recoveries, why=why)
+
+
+def interrupt(draft: Draft, step: Step) -> None:
+    """The process died during the attempt: start over where that is safe, else fail the step."""
+    facts = {
+        "recoveries": draft.recoveries_left(step.id),
+        "unmet": draft.unmet(step.id),
+        "now": draft.now,
+    }
+    taken = draft.machines.step.explain(step, "interrupt", **facts).row
+    if taken is not None and taken.target is StepState.READY:
+        draft.fire(step, "interrupt", **facts)
+    else:
+        kind, why = FailureKind.INTERRUPTED, "the process died during the attempt"
+        fail(draft, step, "interrupt", kind, why, {}, **facts)
+
+
+FOLDS: Mapping[type[Any], Callable[[Turn, Draft, Any], None]] = {
+    Drive: fold_drive,
+    Park: fold_park,
+    Result: fold_result,
+    Judged: fold_judged,
+    Due: fold_due,
+    Expired: fold_expired,
+    Prepared: fold_prepared,
+    Answer: fold_answer,
+    Cancel: fold_cancel,
+}
+"""What folds each kind of input."""
+
+
+def describe(item: Input) -> str:
+    """The cause of a unit, in the journal's words."""
+    parts = [
+        str(getattr(item, name))
+        for name in ("step_id", "failure_id", "question_id", "subject", "choice")
+        if hasattr(item, name)
+    ]
+    attempt = f"#{item.attempt}" if isinstance(item, (Result, Judged)) else ""
+    return f"{type(item).__name__.lower()} {' '.join(parts)}{attempt}".strip()

@@ -1,0 +1,443 @@
+"""The driver: performs the commands of `advance` and feeds back what came of them.
+
+It decides nothing. Everything happens on one event loop: an input arrives, all that have
+arrived are folded in one call (one commit), the journal takes the units, subscribers get
+the events, the commands are performed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from loopfsm.engine import attempt
+from loopfsm.engine.clock import SystemClock
+from loopfsm.engine.core import Core
+from loopfsm.engine.inputs import (
+    Accepted,
+    Answer,
+    CallTool,
+    Cancel,
+    Command,
+    Drive,
+    Due,
+    Evaluate,
+    Input,
+    Park,
+    Prepare,
+    Prepared,
+    Refuse,
+    Verify,
+    WakeAt,
+)
+from loopfsm.engine.settle import describe_error
+from loopfsm.engine.state import new_run
+from loopfsm.engine.turn import case_of
+from loopfsm.errors import CoreBroken, DriveRefused, PlanError, Problem, ToolError
+from loopfsm.journals.memory import MemoryJournal
+from loopfsm.model.event import Event
+from loopfsm.model.failure import Failure
+from loopfsm.model.loop_state import ENDED, LoopState, RunState
+from loopfsm.model.plan import Plan
+from loopfsm.model.question import Question
+from loopfsm.model.step import StepState
+from loopfsm.ports import Clock, Evaluator, Journal, Timer, Tool, Verifier
+from loopfsm.recovery.registry import RecoveryRegistry, default_registry
+from loopfsm.tools.registry import ToolRegistry
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """How a run stands when its driver returns."""
+
+    run_id: str
+    state: LoopState
+    reason: str
+    reduced_goal: str
+    """The goal, with what it was pursued without."""
+    outputs: Mapping[str, Any]
+    """Step id -> output, of every verified step."""
+    questions: tuple[Question, ...]
+    """What is asked, oldest first: the run goes on when it is answered."""
+    failures: tuple[Failure, ...]
+    """Every failure of the run, oldest first, as it was settled or stands."""
+    skipped: tuple[str, ...]
+    spent: Mapping[str, float]
+    """What was used of each budget."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the run has ended; else it waits for a person."""
+        return self.state in ENDED
+
+
+class EventStream:
+    """The events of one drive, from when the stream was asked for until `run` returns."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def publish(self, event: Event | None) -> None:
+        """Hand on an event; None ends the stream."""
+        self._queue.put_nowait(event)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._queue.get()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+
+class Loop:
+    """A plan being run: embeds the core, performs what it decides.
+
+    Args:
+        plan: what to do; refused here, with every problem, when it cannot run.
+        tools: what its steps call: a `ToolRegistry`, or tools and functions.
+        recovery: the strategies; by default those of the package.
+        journal: where the run is kept; by default in memory.
+        clock: the only source of time; by default the system's.
+        evaluator, verifier: judge every result, and what the world shows of it. A step's own
+            `verify` takes the place of the verifier. What they raise fails the step.
+        environment: what `EnvironmentValue` refers to; by default the process's.
+        run_id: the name of the run; by default a new one.
+
+    Raises:
+        PlanError: the plan cannot run with these tools.
+
+    The library installs no signal handlers and prints nothing.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        tools: ToolRegistry | Iterable[Tool | Callable[..., Any]],
+        recovery: RecoveryRegistry | None = None,
+        journal: Journal | None = None,
+        clock: Clock | None = None,
+        evaluator: Evaluator | None = None,
+        verifier: Verifier | None = None,
+        environment: Mapping[str, str] | None = None,
+        run_id: str | None = None,
+    ) -> None:
+        registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
+        self._registry = recovery or default_registry()
+        self._core = Core.of(self._registry)
+        self._clock = clock or SystemClock()
+        self._journal = journal or MemoryJournal()
+        run_id = run_id or uuid.uuid4().hex[:12]
+        self._state = new_run(with_facts_of_tools(plan, registry), run_id)
+        self._equipment = attempt.Equipment(
+            tools=registry,
+            clock=self._clock,
+            environment=os.environ if environment is None else environment,
+            evaluator=evaluator,
+            verifier=verifier,
+            feed=self._feed,
+        )
+        self._inbox: deque[Input] = deque()
+        self._backlog: list[Command] = []
+        self._replies: dict[str, Refuse | Accepted] = {}
+        self._streams: list[EventStream] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[WakeAt, Timer] = {}
+        self._driver: asyncio.AbstractEventLoop | None = None
+        self._thread: int | None = None
+        self._woken: asyncio.Event | None = None
+
+    # What can be seen
+
+    @property
+    def state(self) -> RunState:
+        """The run as it stands; immutable."""
+        return self._state
+
+    @property
+    def journal(self) -> Journal:
+        """Where the run is kept."""
+        return self._journal
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run stands now."""
+        state = self._state
+        steps = (state.step(spec.id) for spec in state.plan.steps)
+        done = {s.id: s.output for s in steps if s.state is StepState.VERIFIED_COMPLETED}
+        asked = (state.questions[question_id] for question_id in state.asked.values())
+        return Outcome(
+            run_id=state.run.id,
+            state=state.run.state,
+            reason=state.run.reason,
+            reduced_goal=state.run.reduced_goal,
+            outputs=done,
+            questions=tuple(sorted(asked, key=lambda question: question.number)),
+            failures=tuple(sorted(state.failures.values(), key=lambda failure: failure.number)),
+            skipped=state.run.without,
+            spent=dict(state.spent),
+        )
+
+    def events(self) -> AsyncIterator[Event]:
+        """Every event from now on, each after it was journaled; ends when `run` returns."""
+        stream = EventStream()
+        self._streams.append(stream)
+        return stream
+
+    # What can be done
+
+    async def run(self) -> Outcome:
+        """Drive the run until it ends, or until nothing can happen before a person answers.
+
+        Cancelling it stops the tools under way; a later `run` takes the run up again, and
+        treats what was under way as interrupted.
+
+        Raises:
+            DriveRefused: it is being driven already.
+        """
+        if self._driver is not None:
+            raise DriveRefused("this run is being driven already", "Await the first `run` instead")
+        self._driver, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._woken = asyncio.Event()
+        try:
+            self._advance([Drive(resumed=self._was_interrupted())])
+            backlog, self._backlog = self._backlog, []
+            self._perform(backlog)
+            while not self._at_rest():
+                await self._woken.wait()
+                self._woken.clear()
+                inputs = list(self._inbox)
+                self._inbox.clear()
+                if inputs:
+                    self._advance(inputs)
+        finally:
+            await self._leave()
+        return self.outcome
+
+    def run_sync(self) -> Outcome:
+        """Do as `run` does, in an event loop of its own."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run())
+        raise DriveRefused("an event loop is running in this thread", "Await `run()` instead")
+
+    def answer(
+        self,
+        subject: str,
+        choice: str,
+        *,
+        said: str = "",
+        to: float | None = None,
+        token: str | None = None,
+    ) -> None:
+        """Answer the open question about a step, or about the run (`subject` = "run").
+
+        Args:
+            subject: the id of the step, or "run".
+            choice: one of the question's choices.
+            said: a person's own words, kept with the answer.
+            to: the new limit that goes with `raise`.
+            token: makes the answer unique: a second one with the same token is refused.
+
+        A run that is being driven goes on at once; any other when it is driven again. May be
+        called from any thread.
+
+        Raises:
+            AnswerRefused: it fits no open question; nothing has changed.
+        """
+        token = token or uuid.uuid4().hex
+        answer = Answer(subject=subject, choice=choice, token=token, said=said, raised_to=to)
+        self._in_driver_thread(lambda: self._advance([answer]))
+        reply = self._replies.pop(token)
+        if isinstance(reply, Refuse):
+            raise reply.error
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """End the run as ABSTAINED: nothing new starts, what is under way ends and is recorded.
+
+        Raises:
+            DriveRefused: the run has ended.
+        """
+        if self._state.ending is not None:
+            problem = f"the run has ended as {self._state.run.state.name}"
+            raise DriveRefused(problem, "There is nothing left to cancel")
+        self._in_driver_thread(lambda: self._advance([Cancel(reason)]))
+
+    # Inputs
+
+    def _feed(self, item: Input) -> None:
+        """Take an input: with all others that arrived, if somebody drives; else by itself."""
+        if self._woken is None:
+            self._advance([item])
+        else:
+            self._inbox.append(item)
+            self._woken.set()
+
+    def _advance(self, inputs: Iterable[Input]) -> None:
+        state, units, commands = self._core.advance(self._state, inputs, self._clock.now())
+        if units:
+            self._journal.append(state.run.id, units)
+        self._state = state
+        for stream in self._streams:
+            for unit in units:
+                for event in unit.events:
+                    stream.publish(event)
+        self._perform(commands)
+
+    def _in_driver_thread(self, work: Callable[[], None]) -> None:
+        if self._driver is None:
+            work()
+            return
+        done: Future[None] = Future()
+
+        def there() -> None:
+            try:
+                work()
+                done.set_result(None)
+            except BaseException as error:  # noqa: BLE001  # raised again where it was asked for
+                done.set_exception(error)
+            if self._woken is not None:
+                self._woken.set()
+
+        if self._thread == threading.get_ident():
+            there()
+            done.result()
+            return
+
+        self._driver.call_soon_threadsafe(there)
+        done.result()
+
+    # Commands
+
+    def _perform(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            if isinstance(command, (Accepted, Refuse)):
+                self._replies[command.token] = command
+            elif self._driver is None:
+                self._backlog.append(command)
+            elif isinstance(command, WakeAt):
+                self._wake_at(command)
+            else:
+                task = self._driver.create_task(self._carry_out(command))
+                self._tasks.add(task)
+                task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._woken is not None:
+            self._woken.set()
+
+    def _wake_at(self, command: WakeAt) -> None:
+        def due() -> None:
+            self._timers.pop(command, None)
+            self._feed(command.then)
+
+        delay = max(command.at - self._clock.now(), 0.0)
+        self._timers[command] = self._clock.call_later(delay, due)
+
+    async def _carry_out(self, command: Command) -> None:
+        self._feed(await self._performed(command))
+
+    def _performed(self, command: Command) -> Awaitable[Input]:
+        state, equipment = self._state, self._equipment
+        if isinstance(command, CallTool):
+            return attempt.call_tool(equipment, state, command)
+        if isinstance(command, Evaluate):
+            return attempt.evaluate(equipment, state, command)
+        if isinstance(command, Verify):
+            return attempt.verify(equipment, state, command)
+        if isinstance(command, Prepare):
+            return self._prepared(command)
+        raise CoreBroken(f"nobody performs {command!r}")
+
+    async def _prepared(self, command: Prepare) -> Prepared:
+        failure = self._state.failure(command.failure_id)
+        handler = self._registry.get(failure.strategy or "")
+        assert handler is not None  # the command names a registered strategy
+        case = case_of(failure, self._state, self._state, self._clock.now())
+        try:
+            value = await handler.prepare(case)
+        except Exception as error:
+            why, evidence = describe_error(error)
+            return Prepared(failure.id, command.plan, error=why, evidence=evidence)
+        return Prepared(failure.id, command.plan, value)
+
+    # Coming and going
+
+    def _was_interrupted(self) -> bool:
+        """Whether an earlier drive left attempts that nobody is going to finish."""
+        pending = {c.step_id for c in self._backlog if isinstance(c, CallTool)}
+        return any(step_id not in pending for step_id in self._state.in_flight)
+
+    def _at_rest(self) -> bool:
+        if self._state.ending is not None:
+            return True
+        due = any(isinstance(command.then, Due) for command in self._timers)
+        if self._tasks or self._inbox or due:
+            return False
+        if not self._state.is_asking:
+            raise CoreBroken(f"the run stands in {self._state.run.state.name}, and nothing is due")
+        return True
+
+    async def _leave(self) -> None:
+        """Stop what is under way and hand the run back."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._backlog = list(self._timers)
+        self._timers.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._inbox.clear()
+        self._woken = self._driver = self._thread = None
+        self._advance([Park()])
+        for stream in self._streams:
+            stream.publish(None)
+        self._streams.clear()
+
+
+def with_facts_of_tools(plan: Plan, tools: ToolRegistry) -> Plan:
+    """The plan with what its tools say about themselves, where the steps say nothing.
+
+    Raises:
+        PlanError: a step names an unknown tool, or verifies with one that changes things.
+    """
+    problems: list[Problem] = []
+    steps = []
+    for index, spec in enumerate(plan.steps):
+        place = f"steps[{index}]"
+        idempotent = spec.idempotent
+        try:
+            if idempotent is None:
+                idempotent = tools.get(spec.tool).idempotent
+        except ToolError as error:
+            problems.append(Problem(f"{place}.tool", str(error)))
+        if spec.verify is not None:
+            problem = _problem_of_verifier(spec.verify.tool, tools)
+            if problem:
+                problems.append(Problem(f"{place}.verify.tool", problem))
+        steps.append(attrs.evolve(spec, idempotent=bool(idempotent)))
+    if problems:
+        raise PlanError(tuple(problems))
+    return attrs.evolve(plan, steps=steps)
+
+
+def _problem_of_verifier(name: str, tools: ToolRegistry) -> str:
+    try:
+        tool = tools.get(name)
+    except ToolError as error:
+        return str(error)
+    return "" if tool.read_only else f"tool {name!r} is not read_only, so it cannot verify"

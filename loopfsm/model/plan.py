@@ -1,0 +1,124 @@
+"""A plan: a goal, the steps in the author's order, and the policy that bounds the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from attrs import Attribute, field, frozen
+
+from loopfsm.errors import PlanError, Problem
+from loopfsm.model.failure import LAST_RUNGS, RecoveryStrategy
+from loopfsm.model.step import StepSpec
+
+
+class WhenExhausted(Enum):
+    """The last rung of every ladder, for a failure without a blocker and a spent budget."""
+
+    ASK = "ask"
+    ABSTAIN = "abstain"
+    FAIL = "fail"
+
+
+UNCLASSIFIED = "unclassified"
+"""The class of a failure whose result carries no situation."""
+
+DEFAULT_LADDER: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {UNCLASSIFIED: (RecoveryStrategy.RETRY,)}
+)
+"""X3: what is tried, in order, for each class of failure."""
+
+
+def _refuse(name: str, found: object, expected: str) -> PlanError:
+    return PlanError((Problem(f"policy.{name}", f"found {found!r}, expected {expected}"),))
+
+
+def _number(minimum: float, *, whole: bool) -> Any:
+    kind = "a whole number" if whole else "a number"
+
+    def check(_instance: object, attribute: Attribute[Any], value: object) -> None:
+        allowed = (int,) if whole else (int, float)
+        good = isinstance(value, allowed) and not isinstance(value, bool)
+        if not good or not math.isfinite(value) or value < minimum:  # type: ignore[arg-type,operator]  # narrowed by `good`
+            raise _refuse(attribute.name, value, f"{kind} of at least {minimum:g}")
+
+    return check
+
+
+def _optional(check: Any) -> Any:
+    def or_none(instance: object, attribute: Attribute[Any], value: object) -> None:
+        if value is not None:
+            check(instance, attribute, value)
+
+    return or_none
+
+
+def _flag(_instance: object, attribute: Attribute[Any], value: object) -> None:
+    if not isinstance(value, bool):
+        raise _refuse(attribute.name, value, "true or false")
+
+
+def _ladder(_instance: object, _attribute: object, value: Mapping[str, tuple[str, ...]]) -> None:
+    for kind, rungs in value.items():
+        for rung in rungs:
+            if rung in LAST_RUNGS:
+                instead = "when_exhausted says what comes after the last rung"
+                raise _refuse(f"ladder.{kind}", str(rung), f"a recovery; {instead}")
+
+
+@frozen(kw_only=True)
+class Budget:
+    """What a run may use in all; None: no limit. A spent budget refuses the next start."""
+
+    steps: int | None = field(default=None, validator=_optional(_number(0, whole=True)))
+    tool_calls: int | None = field(default=None, validator=_optional(_number(0, whole=True)))
+    seconds: float | None = field(default=None, validator=_optional(_number(0, whole=False)))
+    """Time driven, not parked."""
+    tokens: int | None = field(default=None, validator=_optional(_number(0, whole=True)))
+    cost: float | None = field(default=None, validator=_optional(_number(0, whole=False)))
+
+
+@frozen(kw_only=True)
+class Policy:
+    """The limits of a run. Every field has the default of the plan-file reference."""
+
+    max_parallel: int = field(default=8, validator=_number(1, whole=True))
+    max_retries: int | None = field(default=None, validator=_optional(_number(0, whole=True)))
+    """Re-executions per step; None: 2 for an idempotent step, else 0."""
+    backoff_base_s: float = field(default=1, validator=_number(0, whole=False))
+    backoff_cap_s: float = field(default=60, validator=_number(0, whole=False))
+    recoveries: int = field(default=6, validator=_number(0, whole=True))
+    """Recoveries per lineage: the one budget that bounds every unattended cycle."""
+    when_exhausted: WhenExhausted = WhenExhausted.ASK
+    may_abstain: bool = field(default=True, validator=_flag)
+    question_deadline_s: float | None = field(
+        default=None, validator=_optional(_number(0, whole=False))
+    )
+    output_cap_bytes: int = field(default=65536, validator=_number(1, whole=True))
+    ladder: Mapping[str, tuple[str, ...]] = field(default=DEFAULT_LADDER, validator=_ladder)
+    budget: Budget = field(factory=Budget)
+
+    def retries_of(self, spec: StepSpec) -> int:
+        """How many re-executions `spec` may have: its own number, else the policy's."""
+        if spec.max_retries is not None:
+            return spec.max_retries
+        if self.max_retries is not None:
+            return self.max_retries
+        return 2 if spec.idempotent else 0
+
+
+def _as_tuple(specs: Iterable[StepSpec]) -> tuple[StepSpec, ...]:
+    return tuple(specs)
+
+
+@frozen(kw_only=True)
+class Plan:
+    """What is to be done. `version` rises by one with every applied change."""
+
+    goal: str
+    steps: tuple[StepSpec, ...] = field(converter=_as_tuple)
+    policy: Policy = field(factory=Policy)
+    version: int = 1

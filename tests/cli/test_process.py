@@ -1,0 +1,105 @@
+"""`python -m loopfsm` as a process: signals, closed pipes, real tools."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# each test starts the command as a process of its own
+pytestmark = pytest.mark.slow
+
+
+def plan_of(directory: Path, command: str, more: str = "") -> Path:
+    """A plan of one shell command; the command must hold no quotes of its own."""
+    path = directory / "plan.toml"
+    args = f"args = {{ command = '''{command}''' }}"
+    text = f'goal = "g"\n[[steps]]\nid = "one"\ntool = "shell"\n{args}\n{more}'
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def started(plan: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "loopfsm", "run", str(plan), *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    # a zombie that nobody collects, as in a container without init, is dead
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_the_tools_and_ends_with_130(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C ends what was running, children included, and no traceback is shown."""
+    fifo = tmp_path / "pid"
+    os.mkfifo(fifo)
+    plan = plan_of(tmp_path, f"sleep 600 & echo $! > {fifo}; wait")
+    with started(plan) as process:
+        child = int(fifo.read_text())  # waits until the tool has written it
+        process.send_signal(number)
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert complaint.startswith("interrupted")
+    assert "Traceback" not in complaint
+    assert not is_alive(child)
+
+
+def test_what_a_tool_prints_gives_no_orders_to_the_terminal(tmp_path: Path) -> None:
+    """Control sequences in a failure are taken out of progress and summary."""
+    command = r"printf '\033[31mred\033]0;owned\007\n' >&2; exit 3"
+    with started(plan_of(tmp_path, command)) as process:
+        shown, complaint = process.communicate(timeout=30)
+    assert (3, "") == (process.returncode, complaint)
+    assert "red" in shown
+    assert "\x1b" not in shown
+    assert "owned" not in shown
+
+
+def test_a_reader_that_leaves_does_not_end_the_run(tmp_path: Path) -> None:
+    """With nobody reading, the run goes on in silence to its end."""
+    marker = tmp_path / "done"
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    plan = plan_of(
+        tmp_path,
+        f"cat {fifo}",
+        f'[[steps]]\nid = "two"\ntool = "shell"\nneeds = ["one"]\n'
+        f'args = {{ command = "touch {marker}" }}\n',
+    )
+    with started(plan) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        fifo.write_text("go")  # waits until the first step reads it
+        process.stdout = None
+        _, complaint = process.communicate(timeout=30)
+    assert (0, "") == (process.returncode, complaint)
+    assert marker.exists()
+
+
+def test_an_input_that_is_no_plan_is_no_traceback(tmp_path: Path) -> None:
+    """Bytes from anywhere end in 2 and one clear line."""
+    plan = tmp_path / "plan.toml"
+    plan.write_bytes(bytes(range(256)))
+    with started(plan) as process:
+        shown, complaint = process.communicate(timeout=30)
+    assert (2, "") == (process.returncode, shown)
+    assert "Traceback" not in complaint
