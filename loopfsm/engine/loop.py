@@ -16,10 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from concurrent.futures import Future
 from typing import Any
 
-import attrs
-from attrs import frozen
-
 from loopfsm.engine import attempt
+from loopfsm.engine.admission import with_facts_of_tools
 from loopfsm.engine.clock import SystemClock
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import (
@@ -39,65 +37,18 @@ from loopfsm.engine.inputs import (
     Verify,
     WakeAt,
 )
+from loopfsm.engine.outcome import EventStream, Outcome, outcome_of
 from loopfsm.engine.settle import describe_error
 from loopfsm.engine.state import new_run
 from loopfsm.engine.turn import case_of
-from loopfsm.errors import CoreBroken, DriveRefused, PlanError, Problem, ToolError
+from loopfsm.errors import CoreBroken, DriveRefused
 from loopfsm.journals.memory import MemoryJournal
 from loopfsm.model.event import Event
-from loopfsm.model.failure import Failure
-from loopfsm.model.loop_state import ENDED, LoopState, RunState
+from loopfsm.model.loop_state import RunState
 from loopfsm.model.plan import Plan
-from loopfsm.model.question import Question
-from loopfsm.model.step import StepState
 from loopfsm.ports import Clock, Evaluator, Journal, Timer, Tool, Verifier
 from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 from loopfsm.tools.registry import ToolRegistry
-
-
-@frozen(kw_only=True)
-class Outcome:
-    """How a run stands when its driver returns."""
-
-    run_id: str
-    state: LoopState
-    reason: str
-    reduced_goal: str
-    """The goal, with what it was pursued without."""
-    outputs: Mapping[str, Any]
-    """Step id -> output, of every verified step."""
-    questions: tuple[Question, ...]
-    """What is asked, oldest first: the run goes on when it is answered."""
-    failures: tuple[Failure, ...]
-    """Every failure of the run, oldest first, as it was settled or stands."""
-    skipped: tuple[str, ...]
-    spent: Mapping[str, float]
-    """What was used of each budget."""
-
-    @property
-    def final(self) -> bool:
-        """Whether the run has ended; else it waits for a person."""
-        return self.state in ENDED
-
-
-class EventStream:
-    """The events of one drive, from when the stream was asked for until `run` returns."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
-
-    def publish(self, event: Event | None) -> None:
-        """Hand on an event; None ends the stream."""
-        self._queue.put_nowait(event)
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        event = await self._queue.get()
-        if event is None:
-            raise StopAsyncIteration
-        return event
 
 
 class Loop:
@@ -173,21 +124,7 @@ class Loop:
     @property
     def outcome(self) -> Outcome:
         """How the run stands now."""
-        state = self._state
-        steps = (state.step(spec.id) for spec in state.plan.steps)
-        done = {s.id: s.output for s in steps if s.state is StepState.VERIFIED_COMPLETED}
-        asked = (state.questions[question_id] for question_id in state.asked.values())
-        return Outcome(
-            run_id=state.run.id,
-            state=state.run.state,
-            reason=state.run.reason,
-            reduced_goal=state.run.reduced_goal,
-            outputs=done,
-            questions=tuple(sorted(asked, key=lambda question: question.number)),
-            failures=tuple(sorted(state.failures.values(), key=lambda failure: failure.number)),
-            skipped=state.run.without,
-            spent=dict(state.spent),
-        )
+        return outcome_of(self._state)
 
     def events(self) -> AsyncIterator[Event]:
         """Every event from now on, each after it was journaled; ends when `run` returns."""
@@ -306,7 +243,7 @@ class Loop:
             try:
                 work()
                 done.set_result(None)
-            except BaseException as error:  # noqa: BLE001  # raised again where it was asked for
+            except BaseException as error:  # raised again where it was asked for
                 done.set_exception(error)
             if self._woken is not None:
                 self._woken.set()
@@ -409,35 +346,4 @@ class Loop:
         self._streams.clear()
 
 
-def with_facts_of_tools(plan: Plan, tools: ToolRegistry) -> Plan:
-    """The plan with what its tools say about themselves, where the steps say nothing.
-
-    Raises:
-        PlanError: a step names an unknown tool, or verifies with one that changes things.
-    """
-    problems: list[Problem] = []
-    steps = []
-    for index, spec in enumerate(plan.steps):
-        place = f"steps[{index}]"
-        idempotent = spec.idempotent
-        try:
-            if idempotent is None:
-                idempotent = tools.get(spec.tool).idempotent
-        except ToolError as error:
-            problems.append(Problem(f"{place}.tool", str(error)))
-        if spec.verify is not None:
-            problem = _problem_of_verifier(spec.verify.tool, tools)
-            if problem:
-                problems.append(Problem(f"{place}.verify.tool", problem))
-        steps.append(attrs.evolve(spec, idempotent=bool(idempotent)))
-    if problems:
-        raise PlanError(tuple(problems))
-    return attrs.evolve(plan, steps=steps)
-
-
-def _problem_of_verifier(name: str, tools: ToolRegistry) -> str:
-    try:
-        tool = tools.get(name)
-    except ToolError as error:
-        return str(error)
-    return "" if tool.read_only else f"tool {name!r} is not read_only, so it cannot verify"
+__all__ = ["Loop", "Outcome"]
