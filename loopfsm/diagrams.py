@@ -7,6 +7,9 @@ be kept beside the code and compared (`stale`), and a change of a table is a sma
 Rows between the same two states share one edge, one line each:
 
     STEP-02 start [outside_every_planned_scope, budget_left] spends tool_calls
+
+In DOT, where long lines push the states apart, each guard has a line of its own, and a row
+that leaves many states has its guards on the first of its edges alone.
 """
 
 from __future__ import annotations
@@ -54,26 +57,39 @@ class Drawn(Protocol):
 def dot(lifecycle: Drawn, *, guards: bool = True) -> str:
     """Return the machine in the DOT language; `guards=False` leaves the guards out.
 
-    A state that no row leaves is a double circle; an arrow from a dot marks the initial one.
+    A state that no row leaves has a double border, one that no row reaches a dotted border; an
+    arrow from a dot marks the initial one. Grey edges only repeat rows that are drawn in black.
     """
     lines = [
         f"digraph {_dot(lifecycle.name)} {{",
         "  rankdir=LR",
+        "  nodesep=0.3",
         '  node [fontname="Helvetica", shape=box, style=rounded]',
         '  edge [fontname="Helvetica", fontsize=10]',
         '  "[*]" [label="", shape=point, width=0.2]',  # no identifier, hence no state's name
     ]
-    final = _final(lifecycle)
+    final, reached = _final(lifecycle), {row.target for row in lifecycle.rows}
     for state in lifecycle.states:
-        shape = ' [shape=doublecircle, style=""]' if state in final else ""
-        lines.append(f"  {_dot(state.name)}{shape}")
+        looks = ["peripheries=2"] if state in final else []
+        if state not in reached and state is not lifecycle.initial:
+            looks.append('style="rounded,dotted"')
+        attributes = f" [{', '.join(looks)}]" if looks else ""
+        lines.append(f"  {_dot(state.name)}{attributes}")
     lines.append(f'  "[*]" -> {_dot(lifecycle.initial.name)}')
-    for source, target, labels in _edges(lifecycle, guards):
-        label = "".join(
-            _dot_escaped(line) + r"\l" for line in labels
-        )  # \l: ends a line, flush left
-        lines.append(f'  {_dot(source.name)} -> {_dot(target.name)} [label="{label}"]')
+    drawn: set[str] = set()
+    for source, target, rows in _edges(lifecycle):
+        text = (line for row in rows for line in _dot_lines(row, guards and row.id not in drawn))
+        label = "".join(_dot_escaped(line) + r"\l" for line in text)  # \l: ends a line, flush left
+        grey = ", color=gray60, fontcolor=gray40" if drawn.issuperset(r.id for r in rows) else ""
+        drawn.update(row.id for row in rows)
+        lines.append(f'  {_dot(source.name)} -> {_dot(target.name)} [label="{label}"{grey}]')
     return "\n".join((*lines, "}", ""))
+
+
+def _dot_lines(row: DrawnRow, guards: bool) -> Iterator[str]:
+    yield _label(row, guards=False)
+    if guards:
+        yield from (f"  [{guard.__name__}]" for guard in row.guards)
 
 
 def _dot(text: str) -> str:
@@ -107,8 +123,8 @@ def mermaid(lifecycle: Drawn, *, guards: bool = True) -> str:
     ]
     lines += (f'  state "{state.name}" as {_mermaid_id(state)}' for state in lifecycle.states)
     lines.append(f"  [*] --> {_mermaid_id(lifecycle.initial)}")
-    for source, target, labels in _edges(lifecycle, guards):
-        label = "<br/>".join(map(_mermaid_escaped, labels))
+    for source, target, rows in _edges(lifecycle):
+        label = "<br/>".join(_mermaid_escaped(_label(row, guards)) for row in rows)
         lines.append(f"  {_mermaid_id(source)} --> {_mermaid_id(target)}: {label}")
     final = _final(lifecycle)
     lines += (f"  {_mermaid_id(state)} --> [*]" for state in lifecycle.states if state in final)
@@ -136,14 +152,15 @@ def _final(lifecycle: Drawn) -> frozenset[Enum]:
     return frozenset(state for state in lifecycle.states if state not in left)
 
 
-def _edges(lifecycle: Drawn, guards: bool) -> Iterator[tuple[Enum, Enum, tuple[str, ...]]]:
-    labels: dict[tuple[Enum, Enum], list[str]] = {}
+def _edges(lifecycle: Drawn) -> Iterator[tuple[Enum, Enum, tuple[DrawnRow, ...]]]:
+    """Every pair of states that a row connects, with its rows in their order."""
+    rows: dict[tuple[Enum, Enum], list[DrawnRow]] = {}
     for row in lifecycle.rows:
         for source in row.source:
-            labels.setdefault((source, row.target), []).append(_label(row, guards))
+            rows.setdefault((source, row.target), []).append(row)
     place = {state: index for index, state in enumerate(lifecycle.states)}
-    for source, target in sorted(labels, key=lambda edge: (place[edge[0]], place[edge[1]])):
-        yield source, target, tuple(labels[source, target])
+    for source, target in sorted(rows, key=lambda edge: (place[edge[0]], place[edge[1]])):
+        yield source, target, tuple(rows[source, target])
 
 
 def _label(row: DrawnRow, guards: bool) -> str:

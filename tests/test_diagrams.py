@@ -36,10 +36,12 @@ def glass_is_whole(bulb: Bulb) -> bool:
     return True
 
 
+BOTH_GUARDS = (current_flows, glass_is_whole)
+
+
 def lamp(*, initial: Lamp = Lamp.OFF, rows: tuple[Row, ...] = ()) -> Lifecycle[Bulb]:
-    both = (current_flows, glass_is_whole)
     own = (
-        Row(id="L-1", trigger="press", source=(Lamp.OFF,), target=Lamp.ON, guards=both),
+        Row(id="L-1", trigger="press", source=(Lamp.OFF,), target=Lamp.ON, guards=BOTH_GUARDS),
         Row(id="L-2", trigger="press", source=(Lamp.ON,), target=Lamp.OFF),
         Row(id="L-3", trigger="tap", source=(Lamp.OFF,), target=Lamp.ON, spends="taps"),
         Row(id="L-4", trigger="drop", source=(Lamp.ON, Lamp.OFF), target=Lamp.BROKEN),
@@ -49,17 +51,18 @@ def lamp(*, initial: Lamp = Lamp.OFF, rows: tuple[Row, ...] = ()) -> Lifecycle[B
 
 DOT = r"""digraph "lamp" {
   rankdir=LR
+  nodesep=0.3
   node [fontname="Helvetica", shape=box, style=rounded]
   edge [fontname="Helvetica", fontsize=10]
   "[*]" [label="", shape=point, width=0.2]
   "OFF"
   "ON"
-  "BROKEN" [shape=doublecircle, style=""]
+  "BROKEN" [peripheries=2]
   "[*]" -> "OFF"
-  "OFF" -> "ON" [label="L-1 press [current_flows, glass_is_whole]\lL-3 tap spends taps\l"]
+  "OFF" -> "ON" [label="L-1 press\l  [current_flows]\l  [glass_is_whole]\lL-3 tap spends taps\l"]
   "OFF" -> "BROKEN" [label="L-4 drop\l"]
   "ON" -> "OFF" [label="L-2 press\l"]
-  "ON" -> "BROKEN" [label="L-4 drop\l"]
+  "ON" -> "BROKEN" [label="L-4 drop\l", color=gray60, fontcolor=gray40]
 }
 """
 
@@ -127,6 +130,23 @@ def test_deterministic(draw: Any) -> None:
     assert draw(lamp(rows=(turned,))) == draw(lamp(rows=(straight,)))
 
 
+def test_guards_are_drawn_once() -> None:
+    """In DOT a row that leaves two states has its guards on its first edge, the other is grey."""
+    row = Row(id="L-5", trigger="melt", source=tuple(Lamp), target=Lamp.BROKEN, guards=BOTH_GUARDS)
+    text = diagrams.dot(lamp(rows=(row,)))
+    assert 1 == text.count(r"L-5 melt\l  [current_flows]\l  [glass_is_whole]\l")
+    assert 3 == text.count("L-5 melt")
+    assert text.count("L-5 melt") - 1 == text.count("gray60")
+
+
+def test_a_state_out_of_reach() -> None:
+    """In DOT a state that no row reaches, and in which nothing begins, is dotted."""
+    assert "dotted" not in diagrams.dot(lamp())
+    rows = [Row(id="T-1", trigger="press", source=(Lamp.OFF,), target=Lamp.ON)]
+    two: Lifecycle[Bulb] = Lifecycle("two", states=Lamp, initial=Lamp.OFF, rows=rows)
+    assert '"BROKEN" [peripheries=2, style="rounded,dotted"]' in diagrams.dot(two)
+
+
 def test_initial_is_marked() -> None:
     """Whichever state is the initial one, the mark leads to it."""
     assert '"[*]" -> "ON"' in diagrams.dot(lamp(initial=Lamp.ON))
@@ -136,7 +156,7 @@ def test_initial_is_marked() -> None:
 def test_no_final_state() -> None:
     """A machine without an end has none drawn."""
     back = Row(id="L-5", trigger="fix", source=(Lamp.BROKEN,), target=Lamp.OFF)
-    assert "doublecircle" not in diagrams.dot(lamp(rows=(back,)))
+    assert "peripheries=2" not in diagrams.dot(lamp(rows=(back,)))
     assert "--> [*]" not in diagrams.mermaid(lamp(rows=(back,)))
 
 

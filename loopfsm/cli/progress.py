@@ -131,7 +131,8 @@ class PlainProgress:
         elif entered is StepState.RETRY_PENDING:
             strategy = self._strategies.get(event.id, "")
             wait_s = (event.changes.get("not_before") or event.at) - event.at
-            told += f": {strategy}, again in {wait_s:.2f} s" if strategy else ""
+            when = f"again in {wait_s:.2f} s" if wait_s > 0 else "again at once"
+            told += f": {strategy}, {when}" if strategy else f": {when}"
         self._line(event, told)
 
     def _line(self, event: Event, told: str) -> None:

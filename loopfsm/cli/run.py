@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 
@@ -64,19 +66,35 @@ def _loop(loaded: PlanFile, max_parallel: int | None) -> Loop:
 
 
 async def _drive(loop: Loop, progress: JsonProgress | PlainProgress) -> Outcome:
-    """Run the loop and print its events. SIGTERM ends it like Ctrl-C: tools are stopped."""
-    running = asyncio.current_task()
-    assert running is not None  # a coroutine runs in a task
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    """Run the loop and print its events."""
     follower = asyncio.create_task(_follow(loop, progress))
     await asyncio.sleep(0)  # the follower listens before anything happens
     try:
-        outcome = await loop.run()
+        with _sigterm_like_ctrl_c():
+            outcome = await loop.run()
         await follower
     finally:
         follower.cancel()
         progress.end()
     return outcome
+
+
+@contextmanager
+def _sigterm_like_ctrl_c() -> Iterator[None]:
+    """The first SIGTERM cancels the current task, so that tools are stopped; a second one ends."""
+    task = asyncio.current_task()
+    assert task is not None  # a coroutine runs in a task
+    loop = asyncio.get_running_loop()
+
+    def cancel(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        loop.call_soon_threadsafe(task.cancel)
+
+    before = signal.signal(signal.SIGTERM, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _follow(loop: Loop, progress: JsonProgress | PlainProgress) -> None:

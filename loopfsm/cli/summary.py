@@ -9,9 +9,17 @@ from typing import Any, Protocol
 from loopfsm.cli.exits import EXIT_OF
 from loopfsm.cli.printing import clean, one_line, plain
 from loopfsm.cli.progress import WORDS_OF_KIND
-from loopfsm.model.failure import RUN, Failure
+from loopfsm.model.failure import RUN, Failure, FailureState
 from loopfsm.model.loop_state import LoopState
 from loopfsm.model.question import Question
+
+_LONGEST_OUTPUT = 140
+
+_BECAME = {
+    FailureState.RECOVERED: "recovered from",
+    FailureState.SUPERSEDED: "earlier failure",
+}
+"""How a failure that is over is told; the others are failures still."""
 
 NOT_RESUMABLE = (
     "This run is kept in memory: only the process that ran it could take an answer, and that "
@@ -80,11 +88,11 @@ def outcome_lines(outcome: Ended, *, resumable: bool) -> Iterator[str]:
 def _failure(failure: Failure) -> Iterator[str]:
     about = "the run" if failure.subject == RUN else one_line(failure.subject)
     kind = WORDS_OF_KIND[failure.kind]
-    became = failure.state.value
+    became = _BECAME.get(failure.state, "failure")
     lines = clean(failure.message).splitlines()
     first = f": {lines[0]}" if lines else ""
     attempt = f" (attempt {failure.attempt})" if failure.attempt else ""
-    yield f"failure [{became}] of {about}{attempt}, {kind}{first}"
+    yield f"{became}: {about}{attempt}, {kind}{first}"
     yield from (f"    {line}" for line in lines[1:20])
 
 
@@ -100,6 +108,5 @@ def _question(question: Question) -> Iterator[str]:
 
 
 def _shown(output: Any) -> str:
-    if isinstance(output, str):
-        return one_line(output)
-    return one_line(json.dumps(plain(output), ensure_ascii=False))
+    told = output if isinstance(output, str) else json.dumps(plain(output), ensure_ascii=False)
+    return one_line(told, _LONGEST_OUTPUT)

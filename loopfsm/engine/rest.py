@@ -49,9 +49,7 @@ def _rest(turn: Turn, draft: Draft, run: Run) -> None:
             trigger = "budget_spent" if for_budget else "ask"
             draft.fire(run, trigger, asking=True, asking_for_budget=for_budget)
     else:
-        if run.state is LoopState.WAITING_FOR_HUMAN:
-            run = draft.fire(run, "resume", asking=False)
-        elif run.state is LoopState.RECOVERING:
+        if run.state is LoopState.RECOVERING:
             run = _back_to_executing(draft, run, replanned=False)
         if turn.state.unfinished == 0:
             draft.fire(run, "complete", unfinished=0)

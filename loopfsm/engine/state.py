@@ -36,7 +36,8 @@ def state_of(
     by_id = {step.id: step for step in steps}
     in_plan_order = [by_id[spec.id] for spec in plan.steps]
     ready = [step.id for step in in_plan_order if step.state is StepState.READY]
-    failures, questions = tuple(failures), tuple(questions)
+    failures = sorted(failures, key=lambda failure: failure.number)
+    questions = sorted(questions, key=lambda question: question.number)
     planned = [f for f in failures if f.state is FailureState.RECOVERY_PLANNED]
     ending = [f.id for f in planned if f.scope == WHOLE_PLAN]
     return RunState(

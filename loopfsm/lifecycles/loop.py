@@ -32,11 +32,6 @@ def budget_question_is_open(run: Run, *, asking_for_budget: bool) -> bool:
     return asking_for_budget
 
 
-def nothing_is_asked(run: Run, *, asking: bool) -> bool:
-    """No question is open."""
-    return not asking
-
-
 def all_steps_are_done(run: Run, *, unfinished: int) -> bool:
     """Every step is verified or skipped (D16: the one definition of complete)."""
     return unfinished == 0
@@ -137,13 +132,6 @@ ROWS = (
     ),
     Row(
         id="LOOP-09",
-        trigger="resume",
-        source=(L.WAITING_FOR_HUMAN,),
-        target=L.EXECUTING,
-        guards=(nothing_is_asked,),
-    ),
-    Row(
-        id="LOOP-10",
         trigger="complete",
         source=(L.EXECUTING,),
         target=L.COMPLETED,
@@ -151,7 +139,7 @@ ROWS = (
         ensures_run=(nothing_is_unfinished,),
     ),
     Row(
-        id="LOOP-11",
+        id="LOOP-10",
         trigger="complete",
         source=(L.EXECUTING,),
         target=L.PARTIALLY_COMPLETED,
@@ -159,7 +147,7 @@ ROWS = (
         ensures_run=(nothing_is_unfinished,),
     ),
     Row(
-        id="LOOP-12",
+        id="LOOP-11",
         trigger="abstain",
         source=(L.EXECUTING, L.RECOVERING, L.WAITING_FOR_HUMAN),
         target=L.ABSTAINED,
@@ -168,7 +156,7 @@ ROWS = (
         ensures_run=(nothing_is_unfinished,),
     ),
     Row(
-        id="LOOP-13",
+        id="LOOP-12",
         trigger="fail",
         source=tuple(state for state in LoopState if state not in ENDED),
         target=L.FAILED,

@@ -21,7 +21,7 @@ from loopfsm.model.step import (
     FINAL,
     IN_FLIGHT,
     NO_EXECUTION,
-    NOT_FINAL,
+    NOT_UNDER_WAY,
     Step,
     StepState,
     Verdict,
@@ -422,7 +422,7 @@ ROWS = (
     Row(
         id="STEP-14",
         trigger="cancel",
-        source=NOT_FINAL,
+        source=NOT_UNDER_WAY,
         target=S.CANCELLED,
         guards=(run_has_ended,),
         ensures_run=(no_failure_is_left, run_is_ending),

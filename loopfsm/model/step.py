@@ -47,7 +47,8 @@ IN_FLIGHT = (StepState.RUNNING, StepState.EXECUTED, StepState.EVALUATED)
 FINAL = (*DONE, StepState.REPLACED, StepState.CANCELLED, StepState.ABSTAINED, StepState.FAILED)
 """The states that no row of this package leaves."""
 
-NOT_FINAL = tuple(state for state in StepState if state not in FINAL)
+NOT_UNDER_WAY = tuple(state for state in StepState if state not in (*FINAL, *IN_FLIGHT))
+"""What the end of a run cancels: an attempt under way ends and is recorded first."""
 
 
 class Verdict(Enum):

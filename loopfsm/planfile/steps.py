@@ -24,7 +24,6 @@ from loopfsm.planfile.sections import field_of, read_section
 class Known:
     """What the plan says of a tool, as far as its steps depend on it."""
 
-    idempotent: bool
     read_only: bool
     args_section: str | None = None
     """The section of `KEYS` that says which args it takes; None: whatever its function takes."""
@@ -60,7 +59,7 @@ class _Reader:
     def step(self, table: Mapping[str, Any], place: str) -> StepSpec:
         good = read_section("steps", table, place, self.problems)
         step_id = good.get("id", place)
-        tool = self._tool(good.get("tool"), join(place, "tool"))
+        self._tool(good.get("tool"), join(place, "tool"))
         fields = {field_of("steps", name): value for name, value in good.items()}
         fields |= {
             "id": step_id,
@@ -68,8 +67,6 @@ class _Reader:
             "args": self._args(good.get("tool"), good.get("args", {}), join(place, "args")),
             "verify": self._verify(good.get("verify"), join(place, "verify")),
         }
-        if tool is not None:
-            fields.setdefault("idempotent", tool.idempotent or tool.read_only)
         return StepSpec(**fields)
 
     def _verify(self, table: Mapping[str, Any] | None, place: str) -> Call | None:

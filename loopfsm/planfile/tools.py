@@ -29,8 +29,8 @@ KINDS = ("command", "argv", "python")
 """A declared tool is one of these."""
 
 BUILT_IN: Mapping[str, Known] = {
-    "shell": Known(idempotent=False, read_only=False, args_section="args of shell"),
-    "python": Known(idempotent=False, read_only=False, args_section="args of python"),
+    "shell": Known(read_only=False, args_section="args of shell"),
+    "python": Known(read_only=False, args_section="args of python"),
 }
 
 
@@ -84,7 +84,7 @@ def read_tools(
         if tool is not None and len(problems) == before:
             registry.register(tool)
             section = "args of a declared program" if isinstance(tool, ShellTool) else None
-            known[name] = Known(tool.idempotent, tool.read_only, section)
+            known[name] = Known(tool.read_only, section)
     return registry, known
 
 
@@ -92,6 +92,8 @@ def _declared(
     name: str, table: Mapping[str, Any], place: str, where: Place, problems: list[Problem]
 ) -> Tool | None:
     good = read_section("tools.NAME", table, place, problems)
+    if good.get("read_only"):
+        good.setdefault("idempotent", True)  # what changes nothing can be asked again
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"

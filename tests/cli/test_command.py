@@ -240,7 +240,7 @@ def test_a_failed_run_says_what_failed(
     assert [
         "outputs:",
         '  hello: {"stdout": "hello\\n"}',
-        "failure [ESCALATED] of hello (attempt 2), failed: exit code 3",
+        "failure: hello (attempt 2), failed: exit code 3",
         "    second line",
         "skipped: optional",
         "FAILED: TERMINATE  [greet (without optional)]",

@@ -65,8 +65,8 @@ def test_an_interrupt_stops_the_tools_and_ends_with_130(
 
 def test_what_a_tool_prints_gives_no_orders_to_the_terminal(tmp_path: Path) -> None:
     """Control sequences in a failure are taken out of progress and summary."""
-    command = r"printf '\033[31mred\033]0;owned\007\n' >&2; exit 3"
-    with started(plan_of(tmp_path, command)) as process:
+    (tmp_path / "said").write_bytes(b"\x1b[31mred\x1b]0;owned\x07\n")
+    with started(plan_of(tmp_path, "cat said >&2; exit 3")) as process:
         shown, complaint = process.communicate(timeout=30)
     assert (3, "") == (process.returncode, complaint)
     assert "red" in shown

@@ -138,7 +138,6 @@ def test_every_key_of_a_step_is_read(everything: PlanFile) -> None:
         needs=("first",),
         critical=True,
         optional=True,
-        idempotent=True,  # a tool that only reads can be asked again
         verify=Call("count", {"stdin": Output("first", ("stdout",))}),
     )
     assert third == StepSpec(id="third", tool="python", args={"script": "job.py", "argv": ["x"]})
@@ -161,6 +160,7 @@ def test_every_key_of_a_tool_is_read(everything: PlanFile, tmp_path: Path) -> No
     assert line == ShellTool(name="line", command="wc -l < file", workspace=tmp_path / "work")
     assert isinstance(dedent, PythonTool)
     assert ("dedent", 1.5, True) == (dedent.name, dedent.timeout_s, dedent.read_only)
+    assert dedent.idempotent  # what changes nothing can be asked again
     assert ("shell", "python", "count", "line", "dedent") == everything.tools.names
 
 
@@ -218,7 +218,6 @@ def greet():
     loaded = function_plan(tmp_path, "planfile_decorated", body, "timeout_s = 9")
     found = loaded.tools.get("greet")
     assert ("greet", 9, True) == (found.name, found.timeout_s, found.idempotent)
-    assert loaded.plan.steps[0].idempotent
 
 
 def context() -> ToolContext:
@@ -270,9 +269,9 @@ def test_every_key_goes_to_a_field_with_the_same_default(section: str) -> None:
         default = fields[name].default
         if key.default is REQUIRED:
             assert default is attrs.NOTHING
-        elif key.default is not None and key.name != "idempotent":
+        elif key.default is not None:
             assert key.default in (default, getattr(default, "value", None))
-        elif default is not None and key.name != "idempotent":
+        elif default is not None:
             assert default == () or isinstance(default, attrs.Factory) or name == "ladder"  # type: ignore[arg-type]  # attrs types it as a function
 
 
@@ -299,8 +298,7 @@ def test_every_built_in_tool_is_known_as_it_is(tmp_path: Path) -> None:
     """What the plan is told about a built-in tool is what the tool says of itself."""
     content = b'goal = "g"\n[[steps]]\nid = "one"\ntool = "shell"\nargs = { command = "ls" }\n'
     for tool in loads(content, tmp_path).tools:
-        known = BUILT_IN[tool.name]
-        assert (tool.idempotent, tool.read_only) == (known.idempotent, known.read_only)
+        assert tool.read_only == BUILT_IN[tool.name].read_only
 
 
 # Lines

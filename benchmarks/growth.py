@@ -1,0 +1,82 @@
+"""Whether a step of a large plan costs more than a step of a small one."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from benchmarks.figures import Figure, medians
+from benchmarks.plans import SHAPES, drive
+from loopfsm.engine.core import Core
+from loopfsm.engine.loop import Loop
+from loopfsm.engine.state import new_run
+from loopfsm.model.loop_state import LoopState
+from loopfsm.model.plan import Plan
+from loopfsm.recovery.registry import default_registry
+from loopfsm.tools.registry import tool
+
+TARGET = 1.5
+SMALL, LARGE = 1_000, 100_000
+ROUNDS = 5
+
+Runner = Callable[[Plan], float]
+"""Runs a plan; returns the seconds that the run took, without its making."""
+
+
+@tool(name="nothing", idempotent=True)
+async def nothing(n: int) -> dict[str, Any]:
+    """A tool that costs as little as a tool can."""
+    return {"ok": True}
+
+
+def through_core(plan: Plan) -> float:
+    """Drive the pure core."""
+    core, state = Core.of(default_registry()), new_run(plan, "run")
+    gc.collect()
+    started = time.perf_counter()
+    drive(core, state)
+    return time.perf_counter() - started
+
+
+def through_loop(plan: Plan) -> float:
+    """Drive the real loop, with its event loop, clock, journal and timeouts."""
+    loop = Loop(plan, tools=[nothing], run_id="run")
+    gc.collect()
+    started = time.perf_counter()
+    outcome = loop.run_sync()
+    took = time.perf_counter() - started
+    if outcome.state is not LoopState.COMPLETED:
+        raise RuntimeError(f"the run ended as {outcome.state.name}: {outcome.reason}")
+    return took
+
+
+def measure_core(*, quick: bool) -> Iterator[Figure]:
+    """Per-step cost in `Core.advance` alone, no asyncio."""
+    yield from _measure("core", through_core, tuple(SHAPES), quick=quick)
+
+
+def measure_loop(*, quick: bool) -> Iterator[Figure]:
+    """Per-step cost in a `Loop` with an async tool that does nothing."""
+    yield from _measure("loop", through_loop, ("chain", "fan-out"), quick=quick)
+
+
+def _measure(
+    subject: str, runner: Runner, shapes: Sequence[str], *, quick: bool
+) -> Iterator[Figure]:
+    rounds, small, large = (1, 20, 100) if quick else (ROUNDS, SMALL, LARGE)
+    for shape in shapes:
+        few, many = SHAPES[shape](small), SHAPES[shape](large)
+        works = {
+            "small": lambda few=few: _per_step(runner, few, 1 if quick else 10),
+            "large": lambda many=many: _per_step(runner, many, 1),
+        }
+        took = medians(works, rounds)
+        yield Figure(subject, f"{shape}, {small:,} steps", took["small"] * 1e6, "us/step")
+        yield Figure(subject, f"{shape}, {large:,} steps", took["large"] * 1e6, "us/step")
+        yield Figure(subject, "  large to small", took["large"] / took["small"], "x", TARGET)
+
+
+def _per_step(runner: Runner, plan: Plan, times: int) -> float:
+    return sum(runner(plan) for _ in range(times)) / (times * len(plan.steps))

@@ -1,0 +1,456 @@
+"""The explorer: every state that `advance` can reach from a small plan, and every way there.
+
+It has no transition of its own. From each state it feeds every input that the world or a
+person could bring next, calls the very `advance` that runs, and lets the watch judge what
+came out. Two states count as one when nothing the machines can still do tells them apart:
+times, ids, texts and settled failures are left out of the comparison, counters are cut off
+where no guard can see further.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Hashable, Iterator
+from itertools import combinations
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from loopfsm.engine.budget import limit_of
+from loopfsm.engine.core import Core
+from loopfsm.engine.inputs import (
+    Answer,
+    Cancel,
+    Drive,
+    Due,
+    Expired,
+    Input,
+    Judged,
+    Prepared,
+    Result,
+)
+from loopfsm.engine.state import new_run
+from loopfsm.model.event import Unit
+from loopfsm.model.failure import RUN, SETTLED, Failure, FailureKind
+from loopfsm.model.loop_state import ENDED, RunState
+from loopfsm.model.question import Choice
+from loopfsm.model.step import Step, StepState, Verdict
+from loopfsm.ports import Judgement
+from loopfsm.review.plans import SmallPlan, registry_of
+from loopfsm.review.watch import Memories, Memory, at_rest, violations
+
+PASSED, REJECTED = Judgement(Verdict.PASSED), Judgement(Verdict.FAILED, "refused")
+FAILURES = {
+    "reported": FailureKind.REPORTED,
+    "timed_out": FailureKind.TIMED_OUT,
+    "not_executed": FailureKind.NOT_EXECUTED,
+}
+OUTCOMES = ("ok", "rejected", *FAILURES)
+"""How an attempt may end."""
+
+BUDGET = "recoveries"
+"""The budget that must bound every unattended cycle."""
+
+
+@frozen
+class Node:
+    """A reached state: the run, what the watch remembers, and what may still befall it."""
+
+    state: RunState
+    memories: Memories
+    now: float
+    crashes: int
+    cancels: int
+
+
+@frozen
+class Edge:
+    """One call of `advance`: the inputs, as a person would tell them, and what it cost."""
+
+    label: str
+    to: Hashable
+    human: bool
+    spends: bool
+
+
+@frozen(kw_only=True)
+class Counterexample:
+    """A law that was broken, and the shortest way there that was found."""
+
+    law: str
+    trace: tuple[str, ...]
+
+    def __str__(self) -> str:
+        steps = "\n".join(f"  {number}. {label}" for number, label in enumerate(self.trace, 1))
+        return f"{self.law}\n{steps}"
+
+
+@frozen(kw_only=True)
+class Exploration:
+    """What was seen of a small plan."""
+
+    name: str
+    states: int
+    calls: int
+    seconds: float
+    complete: bool
+    ends: tuple[str, ...]
+    """The final states that some way leads to."""
+    rows: frozenset[str] = field(repr=False)
+    """The ids of the rows that were taken."""
+    counterexample: Counterexample | None
+
+    @property
+    def clean(self) -> bool:
+        """Everything was walked, and no law was broken."""
+        return self.complete and self.counterexample is None
+
+
+def explore(small: SmallPlan, core: Core | None = None, *, limit_s: float = 60) -> Exploration:
+    """Walk every reachable state of a small plan, breadth first.
+
+    Stops at the first broken law, or after `limit_s` seconds: then it is not complete, and
+    not called a proof.
+    """
+    return _Walk(small, core or Core.of(registry_of(small)), limit_s).walk()
+
+
+class _Walk:
+    def __init__(self, small: SmallPlan, core: Core, limit_s: float) -> None:
+        self.small = small
+        self.core = core
+        self.began = time.monotonic()
+        self.limit_s = limit_s
+        self.calls = 0
+        self.rows: set[str] = set()
+        self.ends: set[str] = set()
+        self.came: dict[Hashable, tuple[Hashable, str] | None] = {}
+        self.edges: dict[Hashable, list[Edge]] = {}
+
+    def walk(self) -> Exploration:
+        """Breadth first, so that the first counterexample is a shortest one."""
+        start = self._start()
+        self.came[key_of(start)] = None
+        waiting = deque([start])
+        while waiting:
+            if time.monotonic() - self.began > self.limit_s:
+                return self._result(complete=False, counterexample=None)
+            node = waiting.popleft()
+            key = key_of(node)
+            found, reached = self._leave(node, key)
+            if found is not None:
+                return self._result(complete=False, counterexample=found)
+            waiting.extend(reached)
+        return self._result(complete=True, counterexample=self._never_ending())
+
+    def _start(self) -> Node:
+        plan, small = self.small.plan, self.small
+        memories = Memories({spec.id: Memory() for spec in plan.steps})
+        return Node(new_run(plan, "explored"), memories, 0.0, small.crashes, int(small.cancelled))
+
+    def _leave(self, node: Node, key: Hashable) -> tuple[Counterexample | None, list[Node]]:
+        """Take every way out of a node."""
+        reached, edges = [], []
+        if node.state.run.state in ENDED:
+            self.ends.add(node.state.run.state.name)
+        for inputs, after_crash in moves(self.small, node):
+            label = " and ".join(tell(item) for item in inputs)
+            now = max(node.now, *(_moment(node.state, item) for item in inputs))
+            advanced = self.core.advance(node.state, inputs, now)
+            self.calls += 1
+            memories, broken = violations(
+                node.memories, node.state, inputs, advanced.state, advanced.units, advanced.commands
+            )
+            self.rows.update(event.row for unit in advanced.units for event in unit.events)
+            if broken:
+                return self._counterexample(broken[0], key, label), []
+            cancels = node.cancels - any(isinstance(item, Cancel) for item in inputs)
+            to = Node(advanced.state, memories, now, after_crash, cancels)
+            to_key = key_of(to)
+            edges.append(Edge(label, to_key, _is_human(inputs), _spends(advanced.units)))
+            if to_key not in self.came:
+                self.came[to_key] = (key, label)
+                reached.append(to)
+        self.edges[key] = edges
+        if not edges and node.state.run.state not in ENDED:
+            return self._counterexample("nothing can happen any more: a deadlock", key), []
+        parked = all(edge.human or edge.label == CRASH for edge in edges)
+        if edges and parked and not node.state.asked and node.state.run.state not in ENDED:
+            return self._counterexample("only a person can go on, and none is asked", key), []
+        return None, reached
+
+    def _counterexample(self, law: str, at: Hashable, last: str = "") -> Counterexample:
+        trace = [last] if last else []
+        came = self.came[at]
+        while came is not None:
+            trace.append(came[1])
+            came = self.came[came[0]]
+        return Counterexample(law=law, trace=tuple(reversed(trace)))
+
+    def _never_ending(self) -> Counterexample | None:
+        """A state that reaches no end, or an unattended cycle that spends nothing."""
+        ended = [key for key, edges in self.edges.items() if not edges]
+        back: dict[Hashable, list[Hashable]] = {}
+        for key, edges in self.edges.items():
+            for edge in edges:
+                back.setdefault(edge.to, []).append(key)
+        reaching, stack = set(ended), list(ended)
+        while stack:
+            for key in back.get(stack.pop(), ()):
+                if key not in reaching:
+                    reaching.add(key)
+                    stack.append(key)
+        for key in self.came:
+            if key not in reaching:
+                return self._counterexample("no end can be reached from here", key)
+        return self._free_cycle()
+
+    def _free_cycle(self) -> Counterexample | None:
+        """Take away, again and again, what nothing leads to; what is left is a cycle."""
+        free = {
+            key: [edge.to for edge in edges if not edge.human and not edge.spends and edge.to != key]
+            for key, edges in self.edges.items()
+        }
+        incoming = dict.fromkeys(free, 0)
+        for targets in free.values():
+            for target in targets:
+                incoming[target] += 1
+        stack = [key for key, count in incoming.items() if count == 0]
+        left = len(free)
+        while stack:
+            left -= 1
+            for target in free[stack.pop()]:
+                incoming[target] -= 1
+                if incoming[target] == 0:
+                    stack.append(target)
+        if not left:
+            return None
+        before = {
+            edge.to: (key, edge.label)
+            for key, edges in self.edges.items()
+            for edge in edges
+            if edge.to in free[key] and incoming[key] > 0 and not edge.human and not edge.spends
+        }
+        at = next(key for key in self.came if incoming[key] > 0)
+        seen: list[Hashable] = []
+        while at not in seen:  # each of what is left has another one before it
+            seen.append(at)
+            at = before[at][0]
+        labels = [before[key][1] for key in seen[seen.index(at) :]]
+        law = f"an unattended cycle spends no {BUDGET}: {', then '.join(reversed(labels))}"
+        return self._counterexample(law, at)
+
+    def _result(self, *, complete: bool, counterexample: Counterexample | None) -> Exploration:
+        return Exploration(
+            name=self.small.name,
+            states=len(self.came),
+            calls=self.calls,
+            seconds=time.monotonic() - self.began,
+            complete=complete,
+            ends=tuple(sorted(self.ends)),
+            rows=frozenset(self.rows),
+            counterexample=counterexample,
+        )
+
+
+# What can happen next
+
+CRASH = "the process dies, another takes over"
+
+
+def moves(small: SmallPlan, node: Node) -> Iterator[tuple[tuple[Input, ...], int]]:
+    """Every input (or pair of inputs) that may come next, and the crashes left after it."""
+    state = node.state
+    if state.run.state in ENDED:
+        return
+    if state.driven_at is None:
+        yield (Drive(),), node.crashes
+        return
+    results = list(_results(small, state))
+    singles = [*results, *_timers(state), *_answers(state)]
+    if node.cancels:
+        singles.append(Cancel())
+    for item in singles:
+        yield (item,), node.crashes
+    if small.pairs:
+        for one, other in combinations(results, 2):
+            if _subject(one) != _subject(other):
+                yield (one, other), node.crashes
+                yield (other, one), node.crashes
+    if node.crashes:
+        yield (Drive(resumed=True),), node.crashes - 1
+
+
+def _subject(item: Any) -> str:
+    return str(item.step_id)
+
+
+def _results(small: SmallPlan, state: RunState) -> Iterator[Result | Judged]:
+    for spec in state.plan.steps:
+        step = state.step(spec.id)
+        if step.state is StepState.RUNNING:
+            for outcome in small.outcomes:
+                yield _result(small, step, outcome, step.attempt)
+        if step.attempt > 1 and step.state in (StepState.RUNNING, StepState.READY):
+            for outcome in ("ok", "reported"):
+                yield _result(small, step, outcome, step.attempt - 1)
+        if step.state is StepState.EXECUTED:
+            for judgement in (PASSED, REJECTED):
+                yield Judged(step_id=step.id, attempt=step.attempt, evaluation=judgement)
+        if step.state is StepState.EVALUATED:
+            for judgement in (PASSED, REJECTED):
+                yield Judged(step_id=step.id, attempt=step.attempt, verification=judgement)
+
+
+def _result(small: SmallPlan, step: Step, outcome: str, attempt: int) -> Result:
+    if outcome in FAILURES:
+        kind = FAILURES[outcome]
+        return Result(step_id=step.id, attempt=attempt, failure=kind, message=outcome)
+    evaluation = None if small.evaluated else PASSED
+    if outcome == "rejected":
+        evaluation = REJECTED
+    verification = None if small.verified else PASSED
+    return Result(
+        step_id=step.id,
+        attempt=attempt,
+        output=f"output of attempt {attempt}",
+        evaluation=evaluation,
+        verification=verification,
+    )
+
+
+def _timers(state: RunState) -> Iterator[Input]:
+    for spec in state.plan.steps:
+        if state.step(spec.id).state is StepState.RETRY_PENDING:
+            yield Due(spec.id)
+    for failure_id in sorted(state.planned):
+        failure = state.failure(failure_id)
+        if failure_id not in state.prepared and failure.strategy == "RECONSIDER":
+            yield Prepared(failure_id, failure.plans, value="prepared")
+            yield Prepared(failure_id, failure.plans, error="it could not be prepared")
+
+
+def _answers(state: RunState) -> Iterator[Input]:
+    for subject in sorted(state.asked):
+        question = state.question_of(subject)
+        assert question is not None  # the index names open questions
+        if question.deadline is not None and state.draining is None:
+            yield Expired(question.id)
+        if state.draining is None:
+            for choice in question.choices:
+                spent = question.context.get("spent", 0)
+                yield Answer(
+                    subject=subject,
+                    choice=choice,
+                    token=f"{question.id}/{choice}",
+                    raised_to=spent + 1 if choice == Choice.RAISE else None,
+                )
+
+
+def _moment(state: RunState, item: Input) -> float:
+    """When an input can come at the earliest."""
+    if isinstance(item, Due):
+        return state.step(item.step_id).not_before or 0.0
+    if isinstance(item, Expired):
+        return state.questions[item.question_id].deadline or 0.0
+    return 0.0
+
+
+def _is_human(inputs: tuple[Input, ...]) -> bool:
+    return any(isinstance(item, (Answer, Cancel)) for item in inputs)
+
+
+def _spends(units: tuple[Unit, ...]) -> bool:
+    events = (event for unit in units for event in unit.events)
+    return any(name.startswith(BUDGET) for event in events for name, _ in event.spent)
+
+
+def tell(item: Input) -> str:
+    """An input, as a person would tell it."""
+    if isinstance(item, Result):
+        said = item.failure.value if item.failure else "ok"
+        if item.evaluation is REJECTED:
+            said = "ok, but the evaluator rejects it"
+        return f"attempt {item.attempt} of {item.step_id}: {said}"
+    if isinstance(item, Judged):
+        who = "verifier" if item.evaluation is None else "evaluator"
+        judgement = item.verification if item.evaluation is None else item.evaluation
+        assert judgement is not None  # one of the two is given
+        return f"the {who} of {item.step_id} says {judgement.verdict.value}"
+    if isinstance(item, Answer):
+        return f"a person answers {item.choice} for {item.subject}"
+    if isinstance(item, Drive):
+        return CRASH if item.resumed else "the run is driven"
+    if isinstance(item, Prepared):
+        return f"the preparation for {item.failure_id} {'fails' if item.error else 'ends'}"
+    if isinstance(item, Cancel):
+        return "a person cancels the run"
+    return f"time passes: {item}"
+
+
+# When two states are one
+
+
+def key_of(node: Node) -> Hashable:
+    """What the machines and the watch can still tell apart about a node."""
+    state = node.state
+    policy = state.plan.policy
+    steps = tuple(_step_key(node, state.step(spec.id)) for spec in state.plan.steps)
+    calls = limit_of(state, "tool_calls")
+    left = None if calls is None else min(max(calls - node.memories.starts, -1), 2)
+    spent = None if calls is None else min(calls - state.spent.get("tool_calls", 0), 2)
+    slots = policy.max_parallel < len(steps)
+    queue = tuple(step_id for _, step_id in state.ready.entries()) if slots else ()
+    about_run = _failure_key(state, state.failure_of(RUN))
+    driven = state.driven_at is not None
+    return (
+        state.run.state,
+        steps,
+        about_run,
+        left,
+        spent,
+        queue,
+        driven,
+        node.crashes,
+        node.cancels,
+    )
+
+
+def _step_key(node: Node, step: Step) -> Hashable:
+    state, policy = node.state, node.state.plan.policy
+    memory = node.memories.of_step[step.id]
+    effect: Hashable = None
+    if not step.spec.idempotent:
+        granted = step.granted_in >= step.acted_in
+        effect = (step.acted_in > 0, granted, step.act_reported_failed, memory.may_repeat)
+    retries = policy.retries_of(step.spec)
+    return (
+        step.state,
+        step.failed_in,
+        min(step.attempt, 2),
+        min(step.retry_count, retries),
+        effect,
+        min(memory.recoveries, policy.recoveries + 1),
+        min(memory.retries, retries + 1),
+        min(state.spent.get(f"{BUDGET}/{step.lineage}", 0), policy.recoveries),
+        _failure_key(state, state.failure_of(step.id)),
+    )
+
+
+def _failure_key(state: RunState, failure: Failure | None) -> Hashable:
+    if failure is None or failure.state in SETTLED:
+        return None
+    question = state.question_of(failure.subject)
+    return (
+        failure.state,
+        failure.kind if failure.subject == RUN else None,
+        failure.strategy,
+        failure.scope,
+        failure.ordered,
+        frozenset(failure.failed_strategies),
+        failure.id in state.prepared,
+        None if question is None else tuple(question.choices),
+    )
+
+

@@ -1,0 +1,326 @@
+"""What must never be seen in the events of a call, whatever the machines themselves say.
+
+The watch keeps its own books: it replays events over the nouns it knows, counts what was
+planned and started, and remembers what every attempt may have done outside. Nothing here
+asks a guard or an index of the core, so that a rule taken back from the tables is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+from attrs import evolve, field, frozen
+
+from loopfsm.engine.budget import limit_of
+from loopfsm.engine.inputs import Answer, Command, Drive, Input, Judged, Refuse, Result
+from loopfsm.engine.state import state_of
+from loopfsm.model.event import CREATED, LATE_RESULT, Event, Unit
+from loopfsm.model.failure import (
+    LAST_RUNGS,
+    OPEN,
+    RUN,
+    SETTLED,
+    UNDECIDED,
+    WHOLE_PLAN,
+    Failure,
+    FailureKind,
+    FailureState,
+)
+from loopfsm.model.loop_state import ENDED, LoopState, RunState
+from loopfsm.model.question import Choice, Question, QuestionState
+from loopfsm.model.step import (
+    FAILED_STATES,
+    FINAL,
+    IN_FLIGHT,
+    Step,
+    StepSpec,
+    StepState,
+    Verdict,
+)
+
+
+@frozen
+class Memory:
+    """What the watch remembers of one step beside its noun; part of an explored state."""
+
+    may_repeat: bool = True
+    """A further attempt could do nothing twice, or a person allowed it."""
+    recoveries: int = 0
+    """Recoveries that no person ordered, interrupts included."""
+    retries: int = 0
+    """Those among them that re-execute the step."""
+
+
+@frozen
+class Memories:
+    """The memory of every step, and the starts of the run."""
+
+    of_step: Mapping[str, Memory]
+    starts: int = 0
+    crashed: bool = field(default=False, eq=False)
+
+
+def violations(
+    memories: Memories,
+    before: RunState,
+    item: Iterable[Input],
+    after: RunState,
+    units: Iterable[Unit],
+    commands: Iterable[Command],
+) -> tuple[Memories, list[str]]:
+    """Replay one call; return the new memories and every law that it broke."""
+    inputs = tuple(item)
+    watch = _Watch(before, memories, inputs)
+    for one in inputs:
+        watch.take(one)
+    for unit in units:
+        for event in unit.events:
+            watch.see(event)
+    watch.compare(after)
+    found = [*watch.found, *at_rest(after), *_refused(inputs, commands)]
+    return Memories(dict(watch.memory), watch.starts), found
+
+
+_CREATED: Mapping[str, type[Any]] = {"failure": Failure, "question": Question}
+
+
+class _Watch:
+    """The nouns as the events leave them, checked event by event."""
+
+    def __init__(self, before: RunState, memories: Memories, inputs: tuple[Input, ...]) -> None:
+        self.before = before
+        self.inputs = inputs
+        self.steps = dict(before.steps)
+        self.failures = dict(before.failures)
+        self.questions = dict(before.questions)
+        self.run = before.run
+        self.memory = dict(memories.of_step)
+        self.starts = memories.starts
+        self.found: list[str] = []
+
+    def take(self, item: Input) -> None:
+        """Remember what an input says of the world."""
+        if isinstance(item, Result):
+            self.memory[item.step_id] = self._after_result(item)
+        elif isinstance(item, Judged):
+            judgements = (item.evaluation, item.verification)
+            if any(j is not None and j.verdict is Verdict.FAILED for j in judgements):
+                self._no_repeat(item.step_id)
+        elif isinstance(item, Answer) and item.choice == Choice.RETRY:
+            memory = self.memory[item.subject]
+            self.memory[item.subject] = evolve(memory, may_repeat=True)
+        elif isinstance(item, Drive) and item.resumed:
+            for step in self.steps.values():
+                if step.state is StepState.RUNNING:
+                    self._no_repeat(step.id)
+
+    def _after_result(self, result: Result) -> Memory:
+        step, memory = self.steps[result.step_id], self.memory[result.step_id]
+        spec = step.spec
+        if result.attempt != step.attempt:
+            return memory  # given up before: what it may have done is remembered
+        if spec.idempotent or result.failure is FailureKind.NOT_EXECUTED:
+            return memory
+        trusted = result.failure is FailureKind.REPORTED and spec.max_retries is not None
+        return evolve(memory, may_repeat=trusted)
+
+    def _no_repeat(self, step_id: str) -> None:
+        if not self.steps[step_id].spec.idempotent:
+            self.memory[step_id] = evolve(self.memory[step_id], may_repeat=False)
+
+    def see(self, event: Event) -> None:
+        """Check an event against what stood before it, then let it stand."""
+        if event.noun == "step" and event.row != LATE_RESULT and "state" in event.changes:
+            self._see_step(self.steps[event.id], event)
+        elif event.noun == "failure":
+            self._see_failure(self.failures.get(event.id), event)
+        self._apply(event)
+
+    def _see_step(self, step: Step, event: Event) -> None:
+        to = event.changes["state"]
+        if to is StepState.RUNNING:
+            self._see_start(step)
+        if step.state in IN_FLIGHT:
+            self._see_result(step, to)
+        if to is StepState.CANCELLED and step.state in IN_FLIGHT:
+            self._say(f"the end of the run cancels {step.id}, whose attempt is under way")
+        if step.state is StepState.RUNNING and to is StepState.READY:
+            self._count_recovery(step.spec, retry=False)
+
+    def _see_start(self, step: Step) -> None:
+        self.starts += 1
+        limit = limit_of(self.before, "tool_calls")
+        raised = [i.raised_to for i in self.inputs if isinstance(i, Answer) and i.raised_to]
+        if limit is not None and self.starts > max([limit, *raised]):
+            self._say(f"{step.id} starts although the budget tool_calls is spent")
+        for failure in self.failures.values():
+            if failure.state is FailureState.RECOVERY_PLANNED and failure.scope:
+                if failure.scope == WHOLE_PLAN or step.id in failure.scope:
+                    self._say(f"{step.id} starts inside the planned scope of {failure.id}")
+        for need in step.spec.needs:
+            needed = self.steps[need]
+            skipped = needed.state is StepState.SKIPPED and needed.spec.optional
+            uses = need in step.spec.used_outputs
+            if needed.state is not StepState.VERIFIED_COMPLETED and (not skipped or uses):
+                self._say(f"{step.id} starts although {need} is {needed.state.name}")
+        if not self.memory[step.id].may_repeat:
+            self._say(f"{step.id} is not idempotent, may have acted, and starts again unasked")
+
+    def _see_result(self, step: Step, to: StepState) -> None:
+        stale = {
+            item.attempt
+            for item in self.inputs
+            if isinstance(item, (Result, Judged))
+            and item.step_id == step.id
+            and item.attempt != step.attempt
+        }
+        current = any(
+            isinstance(item, (Result, Judged))
+            and item.step_id == step.id
+            and item.attempt == step.attempt
+            for item in self.inputs
+        )
+        if stale and not current:
+            self._say(f"a result of attempt {min(stale)} of {step.id} moves its attempt to {to.name}")
+
+    def _see_failure(self, failure: Failure | None, event: Event) -> None:
+        to = event.changes.get("state")
+        if failure is None:
+            if event.changes["kind"] is FailureKind.BROKEN:
+                self._say(f"a contract was broken: {event.changes['message']}")
+            return
+        if to is FailureState.RECOVERY_FAILED and not self._may_fail(failure, event):
+            self._say(f"{failure.strategy} failed: {event.changes['reason']}")
+        if to is FailureState.RECOVERY_PLANNED and failure.state in UNDECIDED:
+            strategy = event.changes["strategy"]
+            if strategy not in LAST_RUNGS and failure.subject != RUN:
+                self._count_recovery(self.steps[failure.subject].spec, retry="RETRY" in strategy)
+        if to is FailureState.RECOVERY_IN_PROGRESS:
+            names = self.steps if failure.scope == WHOLE_PLAN else failure.scope
+            for name in names:
+                if name in self.steps and self.steps[name].state in IN_FLIGHT:
+                    self._say(f"{failure.strategy} is applied while {name} is under way")
+
+    def _may_fail(self, failure: Failure, event: Event) -> bool:
+        """The recovery failed for a reason outside it, not because a contract was broken.
+
+        Its preparation failed; or it was planned in an earlier call, and its guards no
+        longer hold.
+        """
+        if any(getattr(item, "error", "") for item in self.inputs):
+            return True
+        earlier = self.before.failures.get(failure.id)
+        waited = earlier is not None and earlier.state is FailureState.RECOVERY_PLANNED
+        evidence = event.changes["evidence"].get(f"recovery {failure.strategy}", {})
+        return waited and evidence.get("error") == "TransitionRefused"
+
+    def _count_recovery(self, spec: StepSpec, *, retry: bool) -> None:
+        memory = self.memory[spec.id]
+        policy = self.before.plan.policy
+        memory = evolve(
+            memory, recoveries=memory.recoveries + 1, retries=memory.retries + int(retry)
+        )
+        self.memory[spec.id] = memory
+        if memory.recoveries > policy.recoveries:
+            self._say(f"{spec.id} gets more recoveries than its lineage may have")
+        if memory.retries > policy.retries_of(spec):
+            self._say(f"{spec.id} is retried more often than it may be")
+
+    def _apply(self, event: Event) -> None:
+        if event.noun == "loop":
+            self.run = evolve(self.run, **event.changes)
+            return
+        table: dict[str, Any] = getattr(self, f"{event.noun}s")
+        if event.row == CREATED:
+            table[event.id] = _CREATED[event.noun](**event.changes)
+        elif event.changes:
+            table[event.id] = evolve(table[event.id], **event.changes)
+
+    def compare(self, after: RunState) -> None:
+        """The events must lead to the state: nothing changes that no event tells."""
+        for kept, nouns in (
+            (self.steps, after.steps),
+            (self.failures, after.failures),
+            (self.questions, after.questions),
+        ):
+            for noun_id, noun in kept.items():
+                if nouns[noun_id] != noun:
+                    self._say(f"{noun_id} changed without an event")
+        if self.run != after.run:
+            self._say("the loop changed without an event")
+
+    def _say(self, violation: str) -> None:
+        self.found.append(violation)
+
+
+def _refused(inputs: tuple[Input, ...], commands: Iterable[Command]) -> Iterator[str]:
+    for command in commands:
+        if isinstance(command, Refuse):
+            yield f"an answer that was offered is refused: {command.error.problem}"
+
+
+def at_rest(state: RunState) -> Iterator[str]:
+    """What must be true of a state between two calls."""
+    yield from _failures_and_questions(state)
+    yield from _loop_state(state)
+    nouns = (state.steps.values(), state.failures.values(), state.questions.values())
+    recount = state_of(state.run, state.plan, state.dag, *nouns, state.spent)  # type: ignore[arg-type]  # any dag will do
+    for index in _INDEXES:
+        if getattr(recount, index) != getattr(state, index):
+            yield f"the index {index} is {getattr(state, index)}, recounted {getattr(recount, index)}"
+
+
+_INDEXES = tuple(
+    name
+    for name in attrs.fields_dict(RunState)
+    if name not in ("run", "plan", "dag", "spent", "driven_at", "ready", "prepared")
+)
+
+
+def _failures_and_questions(state: RunState) -> Iterator[str]:
+    open_failures: dict[str, list[Failure]] = {}
+    unsettled: dict[str, int] = {}
+    for failure in state.failures.values():
+        if failure.state in OPEN:
+            open_failures.setdefault(failure.subject, []).append(failure)
+        if failure.state not in SETTLED:
+            unsettled[failure.subject] = unsettled.get(failure.subject, 0) + 1
+    for subject, count in unsettled.items():
+        if count > 1:
+            yield f"{subject} has {count} failures that are not settled"
+    asked = {q.subject for q in state.questions.values() if q.state is QuestionState.OPEN}
+    for step in state.steps.values():
+        stands = {failure.state for failure in open_failures.get(step.id, ())}
+        if step.state in FAILED_STATES:
+            if len(stands) != 1 or stands == {FailureState.ESCALATED}:
+                yield f"{step.id} is {step.state.name}, its open failures: {stands or 'none'}"
+        elif step.state is StepState.WAITING_FOR_HUMAN:
+            if stands != {FailureState.ESCALATED} or step.id not in asked:
+                yield f"{step.id} waits for a person who is not asked"
+        elif stands:
+            yield f"{step.id} is {step.state.name}, yet a failure of it is open: {stands}"
+
+
+def _loop_state(state: RunState) -> Iterator[str]:
+    stands = state.run.state
+    planned = any(f.state is FailureState.RECOVERY_PLANNED for f in state.failures.values())
+    asked = any(q.state is QuestionState.OPEN for q in state.questions.values())
+    if stands in ENDED:
+        moving = [step.id for step in state.steps.values() if step.state not in FINAL]
+        if moving:
+            yield f"the run is {stands.name}, but {', '.join(moving)} could still move"
+        if asked or any(f.state not in SETTLED for f in state.failures.values()):
+            yield f"the run is {stands.name}, but something about it is unsettled"
+        skipped = any(step.state is StepState.SKIPPED for step in state.steps.values())
+        if stands is LoopState.COMPLETED and skipped:
+            yield "the run is COMPLETED although a step was skipped"
+        return
+    expected = LoopState.EXECUTING
+    if planned:
+        expected = LoopState.RECOVERING
+    elif asked:
+        expected = LoopState.WAITING_FOR_HUMAN
+    if stands not in (expected, LoopState.INITIALIZED):
+        yield f"the loop rests in {stands.name}, expected {expected.name}"
