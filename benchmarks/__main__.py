@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from benchmarks import growth, importing, memory, transition
 from benchmarks.figures import Figure, table
@@ -17,8 +18,7 @@ SUBJECTS: Mapping[str, Callable[..., Iterator[Figure]]] = {
     "transition": transition.measure,
     "import": importing.measure,
     "memory": memory.measure,
-    "core": growth.measure_core,
-    "loop": growth.measure_loop,
+    **{name: partial(growth.measure, name) for name in growth.SUBJECTS},
 }
 
 

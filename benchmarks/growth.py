@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from benchmarks.figures import Figure, medians
-from benchmarks.plans import SHAPES, drive
+from benchmarks.plans import OUTPUT, SHAPES, drive
 from loopfsm.engine.core import Core
 from loopfsm.engine.loop import Loop
 from loopfsm.engine.state import new_run
@@ -26,9 +26,9 @@ Runner = Callable[[Plan], float]
 
 
 @tool(name="nothing", idempotent=True)
-async def nothing(n: int) -> dict[str, Any]:
+async def nothing(n: int) -> Mapping[str, Any]:
     """A tool that costs as little as a tool can."""
-    return {"ok": True}
+    return OUTPUT
 
 
 def through_core(plan: Plan) -> float:
@@ -52,31 +52,32 @@ def through_loop(plan: Plan) -> float:
     return took
 
 
-def measure_core(*, quick: bool) -> Iterator[Figure]:
-    """Per-step cost in `Core.advance` alone, no asyncio."""
-    yield from _measure("core", through_core, tuple(SHAPES), quick=quick)
-
-
-def measure_loop(*, quick: bool) -> Iterator[Figure]:
-    """Per-step cost in a `Loop` with an async tool that does nothing."""
-    yield from _measure("loop", through_loop, ("chain", "fan-out"), quick=quick)
-
-
-def _measure(
-    subject: str, runner: Runner, shapes: Sequence[str], *, quick: bool
-) -> Iterator[Figure]:
+def measure(subject: str, *, quick: bool) -> Iterator[Figure]:
+    """Per-step cost of a large and of a small plan, in turns; `subject` is one of `SUBJECTS`."""
+    runner, shape = SUBJECTS[subject]
     rounds, small, large = (1, 20, 100) if quick else (ROUNDS, SMALL, LARGE)
-    for shape in shapes:
-        few, many = SHAPES[shape](small), SHAPES[shape](large)
-        works = {
-            "small": lambda few=few: _per_step(runner, few, 1 if quick else 10),
-            "large": lambda many=many: _per_step(runner, many, 1),
-        }
-        took = medians(works, rounds)
-        yield Figure(subject, f"{shape}, {small:,} steps", took["small"] * 1e6, "us/step")
-        yield Figure(subject, f"{shape}, {large:,} steps", took["large"] * 1e6, "us/step")
-        yield Figure(subject, "  large to small", took["large"] / took["small"], "x", TARGET)
+    few, many = SHAPES[shape](small), SHAPES[shape](large)
+    took = medians(
+        {
+            "small": lambda: _per_step(runner, few, 1 if quick else 10),
+            "large": lambda: _per_step(runner, many, 1),
+        },
+        rounds,
+    )
+    yield Figure(subject, f"{small:,} steps", took["small"] * 1e6, "us/step")
+    yield Figure(subject, f"{large:,} steps", took["large"] * 1e6, "us/step")
+    yield Figure(subject, "  large to small", took["large"] / took["small"], "x", TARGET)
 
 
 def _per_step(runner: Runner, plan: Plan, times: int) -> float:
     return sum(runner(plan) for _ in range(times)) / (times * len(plan.steps))
+
+
+SUBJECTS: Mapping[str, tuple[Runner, str]] = {
+    "core-chain": (through_core, "chain"),
+    "core-fan-out": (through_core, "fan-out"),
+    "core-layered": (through_core, "layered"),
+    "loop-chain": (through_loop, "chain"),
+    "loop-fan-out": (through_loop, "fan-out"),
+}
+"""`Core.advance` alone, and a `Loop` with an async tool that does nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from loopfsm.engine.attempt import NOT_CHECKED
 from loopfsm.engine.core import Core
@@ -11,6 +12,9 @@ from loopfsm.model.loop_state import LoopState, RunState
 from loopfsm.model.plan import Plan
 from loopfsm.model.step import StepSpec
 from loopfsm.ports import Journal
+
+OUTPUT: Mapping[str, Any] = {"ok": True}
+"""What every call returns: one object, since what tools return is the host's and not ours."""
 
 WIDTH = 50
 """How many steps a layer of the layered plan has; each needs two of the layer before."""
@@ -80,7 +84,7 @@ def _result(command: Command) -> Result:
     return Result(
         step_id=command.step_id,
         attempt=command.attempt,
-        output={"ok": True},
+        output=OUTPUT,
         evaluation=NOT_CHECKED,
         verification=NOT_CHECKED,
     )

@@ -156,6 +156,9 @@ class Lifecycle(Generic[N]):
             for source in row.source:
                 key = (source, row.trigger)
                 self._by_trigger[key] = (*self._by_trigger.get(key, ()), row)
+        self._triggers: dict[Enum, tuple[str, ...]] = {}
+        for source, trigger in self._by_trigger:
+            self._triggers[source] = (*self._triggers.get(source, ()), trigger)
         functions = {f for row in self.rows for f in _functions_of(row)}
         functions.update(f for group in self.invariants.values() for f in group)
         self._reads = {function: facts_read_by(function) for function in functions}
@@ -210,6 +213,10 @@ class Lifecycle(Generic[N]):
                 return Explanation(row, tuple(attempted), ())
             attempted.append(_attempted(row, refusing))
         return Explanation(None, tuple(attempted), self.allowed_from(noun.state))
+
+    def triggers_from(self, state: Enum) -> tuple[str, ...]:
+        """The triggers that some row takes from `state`, in the order of the rows."""
+        return self._triggers.get(state, ())
 
     def allowed_from(self, state: Enum) -> tuple[str, ...]:
         """Every trigger that leaves `state`, each with the guards of its rows."""

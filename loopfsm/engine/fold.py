@@ -79,8 +79,11 @@ def fold_result(turn: Turn, draft: Draft, result: Result) -> None:
 def fold_judged(turn: Turn, draft: Draft, judged: Judged) -> None:
     """An awaited verdict came: pass or fail the step it belongs to, if it still stands there."""
     step = draft.step(judged.step_id)
-    expected = StepState.EXECUTED if judged.evaluation is not None else StepState.EVALUATED
-    trigger = "pass_evaluation" if judged.evaluation is not None else "pass_verification"
+    phase = "verification" if judged.evaluation is None else "evaluation"
+    judgement = judged.verification if judged.evaluation is None else judged.evaluation
+    expected = StepState.EVALUATED if judged.evaluation is None else StepState.EXECUTED
+    refused = judgement is not None and judgement.verdict is Verdict.FAILED
+    trigger = f"{'fail' if refused else 'pass'}_{phase}"
     if step.state is expected and draft.may(step, trigger, attempt=judged.attempt):
         judge(draft, step, judged.evaluation, judged.verification)
     else:
@@ -126,7 +129,7 @@ def fail(
     earlier = draft.failure_of(step.id)
     if earlier is not None:
         why = f"{step.id} failed again"
-        draft.fire(earlier, "supersede", step_state=step.state, why=why)
+        draft.fire(earlier, "supersede", why=why)
     draft.create(
         Failure(
             number=draft.count_failures() + 1,
@@ -237,7 +240,7 @@ def order(turn: Turn, draft: Draft, question: Question, strategy: str, *, ordere
     repeats = ordered and strategy == RecoveryStrategy.RETRY
     if question.subject != RUN:
         step = draft.step(question.subject)
-        draft.fire(step, "answered", question=question.state, grants_repeat=repeats)
+        draft.fire(step, "answered", grants_repeat=repeats)
     failure = draft.failure(question.failure_id)
     handler = turn.registry.get(strategy)
     if handler is None:
@@ -252,12 +255,16 @@ def order(turn: Turn, draft: Draft, question: Question, strategy: str, *, ordere
 
 
 def make_way(draft: Draft, scope: tuple[str, ...], why: str) -> None:
-    """A person outranks the ladder: drop each planned recovery that the scope overlaps."""
+    """A person outranks the ladder: drop each of its planned recoveries that overlaps."""
     for holder in dict.fromkeys(draft.holder_of(step_id) for step_id in scope):
-        if holder is not None:
-            dropped = draft.failure(holder)
-            facts = {"crashed": False, "recoveries": draft.recoveries_left(dropped.subject)}
-            draft.fire(dropped, "withdraw", why=f"{why} (it outranks the ladder)", **facts)
+        if holder is not None and not draft.failure(holder).ordered:
+            withdraw(draft, draft.failure(holder), f"{why} (it outranks the ladder)")
+
+
+def withdraw(draft: Draft, failure: Failure, why: str) -> None:
+    """Give a planned recovery up; its attempt stays spent."""
+    recoveries = draft.recoveries_left(failure.subject)
+    draft.fire(failure, "withdraw", recoveries=recoveries, why=why)
 
 
 def fold_cancel(turn: Turn, draft: Draft, cancel: Cancel) -> None:
@@ -288,7 +295,7 @@ def withdraw_run_failure(draft: Draft, why: str) -> None:
         draft.fire(question, "withdraw")
     failure = draft.failure_of(RUN)
     if failure is not None:
-        draft.fire(failure, "supersede", step_state=None, why=why)
+        draft.fire(failure, "supersede", why=why)
 
 
 # Driving
@@ -319,10 +326,7 @@ def take_up(turn: Turn, draft: Draft) -> None:
             draft.written["step", step.id] = step
     planned = turn.state.planned
     for failure_id in sorted(planned, key=planned.__getitem__):
-        failure = draft.failure(failure_id)
-        recoveries = draft.recoveries_left(failure.subject)
-        why = "the process that prepared it died"
-        draft.fire(failure, "withdraw", crashed=True, recoveries=recoveries, why=why)
+        withdraw(draft, draft.failure(failure_id), "the process that prepared it died")
 
 
 def interrupt(draft: Draft, step: Step) -> None:

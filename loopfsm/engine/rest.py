@@ -1,19 +1,22 @@
-"""Where the loop comes to rest, and the path of rows that leads there.
+"""Where the loop comes to rest: the first row of its machine that holds, until none does.
 
-The first that holds: final > RECOVERING (a recovery is planned) > WAITING_FOR_HUMAN (a
-question is open) > EXECUTING. What was only passed inside the call stands in the trace.
+The facts say what the call did and what stands after it; the table in `lifecycles/loop.py`
+says what follows. What was only passed inside the call stands in the trace.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from loopfsm.engine.turn import Turn
+from loopfsm.errors import CoreBroken
 from loopfsm.model.failure import RUN
-from loopfsm.model.loop_state import ENDED, LoopState, Run
+from loopfsm.model.loop_state import ENDED, LoopState
 from loopfsm.unit import Draft
 
-_IN_BETWEEN = (LoopState.ITERATION_COMPLETE, LoopState.REPLANNING)
+LEADS_ON = (LoopState.ITERATION_COMPLETE, LoopState.REPLANNING)
+"""Where a recovery leads after which the loop goes on."""
 
 
 def come_to_rest(turn: Turn) -> None:
@@ -23,42 +26,34 @@ def come_to_rest(turn: Turn) -> None:
 
 
 def _walk(turn: Turn, draft: Draft) -> None:
-    run = draft.run
-    if run.state is LoopState.INITIALIZED:
-        run = draft.fire(draft.fire(run, "begin"), "execute")
-    if turn.applied and run.state is not LoopState.RECOVERING:
-        run = draft.fire(run, "recover", recovering=True)
-    if turn.end is not None:
-        state, why = turn.end
-        draft.end(state, why)
-        draft.fire(run, "abstain" if state is LoopState.ABSTAINED else "fail", end=state, why=why)
-        return
-    if any(state in _IN_BETWEEN for state in turn.applied):
-        run = _back_to_executing(draft, run, replanned=LoopState.REPLANNING in turn.applied)
-    _rest(turn, draft, run)
-
-
-def _rest(turn: Turn, draft: Draft, run: Run) -> None:
-    recovering, asking = len(turn.state.planned) > 0, draft.is_asking
-    if recovering:
-        if run.state is not LoopState.RECOVERING:
-            draft.fire(run, "recover", recovering=True)
-    elif asking:
-        if run.state is not LoopState.WAITING_FOR_HUMAN:
-            for_budget = list(turn.state.asked) == [RUN]
-            trigger = "budget_spent" if for_budget else "ask"
-            draft.fire(run, trigger, asking=True, asking_for_budget=for_budget)
-    else:
-        if run.state is LoopState.RECOVERING:
-            run = _back_to_executing(draft, run, replanned=False)
-        if turn.state.unfinished == 0:
-            draft.fire(run, "complete", unfinished=0)
-
-
-def _back_to_executing(draft: Draft, run: Run, *, replanned: bool) -> Run:
-    for trigger in ("apply", "plan_next", "execute"):
-        run = draft.fire(run, trigger, replanned=replanned)
-    return run
+    end, why = turn.end or (None, "")
+    if end is not None:
+        draft.end(end, why)
+    facts: dict[str, Any] = {
+        "applied": bool(turn.applied),
+        "leads_on": any(state in LEADS_ON for state in turn.applied),
+        "replanned": LoopState.REPLANNING in turn.applied,
+        "planned": len(turn.state.planned) > 0,
+        "asking": turn.state.is_asking,
+        "asking_for_budget": list(turn.state.asked) == [RUN],
+        "unfinished": turn.state.unfinished,
+        "end": end,
+        "why": why,
+    }
+    machine = turn.machines.loop
+    for _ in range(2 * len(machine.rows)):
+        run = draft.run
+        trigger = next(
+            (t for t in machine.triggers_from(run.state) if machine.may(run, t, **facts)), ""
+        )
+        if not trigger:
+            return
+        draft.fire(run, trigger, **facts)
+        if trigger == "recover":
+            facts["applied"] = False  # it is on record now
+        elif trigger == "apply":
+            facts["applied"] = facts["leads_on"] = False
+    raise CoreBroken("the loop does not come to rest")
 
 
 def force_failure(turn: Turn, why: str) -> None:

@@ -144,11 +144,11 @@ def end_run(draft: Draft) -> None:
     for subject in sorted(before.unsettled):
         failure = draft.failure_of(subject)
         if failure is not None and failure.state not in SETTLED:
-            draft.fire(failure, "close", ended=True, why=draft.end_reason)
+            draft.fire(failure, "close", why=draft.end_reason)
     for spec in before.plan.steps:
         step = draft.step(spec.id)
         if step.state not in FINAL:
-            draft.fire(step, "cancel", ended=True)
+            draft.fire(step, "cancel")
 
 
 def describe_error(error: Exception) -> tuple[str, dict[str, object]]:

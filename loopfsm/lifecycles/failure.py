@@ -8,7 +8,7 @@ from typing import Any
 from loopfsm.lifecycle import Lifecycle, Row
 from loopfsm.model.failure import LAST_RUNGS, UNDECIDED, UNSETTLED, Failure, FailureState
 from loopfsm.model.loop_state import RunView
-from loopfsm.model.step import FAILED_STATES, FINAL, StepState
+from loopfsm.model.step import FINAL
 
 Changes = Mapping[str, Any]
 
@@ -35,29 +35,9 @@ def scope_is_quiet(failure: Failure, *, in_flight: str | None) -> bool:
     return in_flight is None
 
 
-def asks_a_person(failure: Failure) -> bool:
-    """The planned recovery is to ask."""
-    return failure.strategy == "REQUEST_HUMAN"
-
-
 def ordered_by_person(failure: Failure) -> bool:
     """A person ordered this recovery, so that it outlives a crash."""
     return failure.ordered
-
-
-def process_died(failure: Failure, *, crashed: bool) -> bool:
-    """The recovery is withdrawn because its process died, not because a person outranked it."""
-    return crashed
-
-
-def nothing_waits_for_it(failure: Failure, *, step_state: StepState | None) -> bool:
-    """The step (if there is one) is neither failed nor waiting because of this failure."""
-    return step_state not in (*FAILED_STATES, StepState.WAITING_FOR_HUMAN)
-
-
-def run_has_ended(failure: Failure, *, ended: bool) -> bool:
-    """The unit that fires this ends the run."""
-    return ended
 
 
 # Updates
@@ -195,7 +175,7 @@ ROWS = (
         trigger="withdraw",
         source=(F.RECOVERY_PLANNED,),
         target=F.RECOVERY_PLANNED,
-        guards=(ordered_by_person, process_died, recoveries_left),
+        guards=(ordered_by_person, recoveries_left),
         ensures=(plan_is_kept,),
         spends="recoveries",
     ),
@@ -211,7 +191,6 @@ ROWS = (
         trigger="escalate",
         source=(F.RECOVERY_PLANNED,),
         target=F.ESCALATED,
-        guards=(asks_a_person,),
         update=drop_plan,
         ensures_run=(step_waits_for_a_person,),
     ),
@@ -228,7 +207,6 @@ ROWS = (
         trigger="supersede",
         source=UNSETTLED,
         target=F.SUPERSEDED,
-        guards=(nothing_waits_for_it,),
         update=drop_plan,
     ),
     Row(
@@ -236,7 +214,6 @@ ROWS = (
         trigger="close",
         source=UNSETTLED,
         target=F.TERMINAL,
-        guards=(run_has_ended,),
         update=drop_plan,
         ensures_run=(run_is_ending,),
     ),

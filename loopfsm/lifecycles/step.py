@@ -14,7 +14,6 @@ from typing import Any
 from loopfsm.lifecycle import Lifecycle, Row
 from loopfsm.model.failure import UNDECIDED, FailureState
 from loopfsm.model.loop_state import RunView
-from loopfsm.model.question import QuestionState
 from loopfsm.model.step import (
     EXECUTION_FIELDS,
     FAILED_STATES,
@@ -73,24 +72,9 @@ def optional_or_granted(step: Step, *, granted: bool) -> bool:
     return step.spec.optional or granted
 
 
-def question_is_answered(step: Step, *, question: QuestionState) -> bool:
-    """The question of this step has its answer, from a person or from its deadline."""
-    return question in (QuestionState.ANSWERED, QuestionState.EXPIRED)
-
-
 def failed_in_evaluation(step: Step) -> bool:
     """The step waits because of its evaluation."""
     return step.failed_in is StepState.EVALUATION_FAILED
-
-
-def failed_in_verification(step: Step) -> bool:
-    """The step waits because of its verification."""
-    return step.failed_in is StepState.VERIFICATION_FAILED
-
-
-def run_has_ended(step: Step, *, ended: bool) -> bool:
-    """The unit that fires this ends the run."""
-    return ended
 
 
 # Updates
@@ -404,7 +388,7 @@ ROWS = (
         trigger="answered",
         source=(S.WAITING_FOR_HUMAN,),
         target=S.EVALUATION_FAILED,
-        guards=(question_is_answered, failed_in_evaluation),
+        guards=(failed_in_evaluation,),
         update=take_answer,
         ensures=(returned_where_it_came_from,),
         ensures_run=(answer_became_the_plan,),
@@ -414,7 +398,6 @@ ROWS = (
         trigger="answered",
         source=(S.WAITING_FOR_HUMAN,),
         target=S.VERIFICATION_FAILED,
-        guards=(question_is_answered, failed_in_verification),
         update=take_answer,
         ensures=(returned_where_it_came_from,),
         ensures_run=(answer_became_the_plan,),
@@ -424,7 +407,6 @@ ROWS = (
         trigger="cancel",
         source=NOT_UNDER_WAY,
         target=S.CANCELLED,
-        guards=(run_has_ended,),
         ensures_run=(no_failure_is_left, run_is_ending),
     ),
 )

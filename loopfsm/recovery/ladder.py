@@ -104,6 +104,7 @@ def _refusal(
         return "no handler is registered"
     if last and handler.strategy in case.failure.failed_strategies:
         return "its handler failed for this failure"
-    if not last and unit.recoveries_left(case.failure.subject) <= 0:
-        return f"the lineage has spent its {case.policy.recoveries} recoveries"
-    return handler.refusal(case, unit)
+    recoveries = unit.recoveries_left(case.failure.subject)
+    machine = unit.machines.failure
+    plan = machine.explain(case.failure, "plan", strategy=handler.strategy, recoveries=recoveries)
+    return plan.why_not or handler.refusal(case, unit)

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator
 from itertools import combinations
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from loopfsm.engine.budget import limit_of
 from loopfsm.engine.core import Core
@@ -38,7 +38,7 @@ from loopfsm.model.question import Choice
 from loopfsm.model.step import Step, StepState, Verdict
 from loopfsm.ports import Judgement
 from loopfsm.review.plans import SmallPlan, registry_of
-from loopfsm.review.watch import Memories, Memory, at_rest, violations
+from loopfsm.review.watch import Memories, Memory, intrusion, violations
 
 PASSED, REJECTED = Judgement(Verdict.PASSED), Judgement(Verdict.FAILED, "refused")
 FAILURES = {
@@ -146,7 +146,7 @@ class _Walk:
 
     def _start(self) -> Node:
         plan, small = self.small.plan, self.small
-        memories = Memories({spec.id: Memory() for spec in plan.steps})
+        memories = Memories({name: Memory() for name in (RUN, *(s.id for s in plan.steps))})
         return Node(new_run(plan, "explored"), memories, 0.0, small.crashes, int(small.cancelled))
 
     def _leave(self, node: Node, key: Hashable) -> tuple[Counterexample | None, list[Node]]:
@@ -154,6 +154,11 @@ class _Walk:
         reached, edges = [], []
         if node.state.run.state in ENDED:
             self.ends.add(node.state.run.state.name)
+        for item in intrusions(node):
+            after = self.core.advance(node.state, [item], node.now).state
+            broken = list(intrusion(node.state, item, after))
+            if broken:
+                return self._counterexample(broken[0], key, tell(item)), []
         for inputs, after_crash in moves(self.small, node):
             label = " and ".join(tell(item) for item in inputs)
             now = max(node.now, *(_moment(node.state, item) for item in inputs))
@@ -209,7 +214,9 @@ class _Walk:
     def _free_cycle(self) -> Counterexample | None:
         """Take away, again and again, what nothing leads to; what is left is a cycle."""
         free = {
-            key: [edge.to for edge in edges if not edge.human and not edge.spends and edge.to != key]
+            key: [
+                edge.to for edge in edges if not edge.human and not edge.spends and edge.to != key
+            ]
             for key, edges in self.edges.items()
         }
         incoming = dict.fromkeys(free, 0)
@@ -280,6 +287,34 @@ def moves(small: SmallPlan, node: Node) -> Iterator[tuple[tuple[Input, ...], int
                 yield (other, one), node.crashes
     if node.crashes:
         yield (Drive(resumed=True),), node.crashes - 1
+
+
+def intrusions(node: Node) -> Iterator[Input]:
+    """Inputs that may arrive and do not belong: too early, too late, used up, not offered."""
+    state = node.state
+    if state.run.state in ENDED or state.driven_at is None:
+        return
+    for spec in state.plan.steps:
+        step = state.step(spec.id)
+        if step.state is StepState.RETRY_PENDING and (step.not_before or 0.0) > node.now:
+            yield Due(step.id)
+        for judgement in (PASSED, REJECTED):
+            earlier = step.attempt - 1
+            yield Judged(step_id=step.id, attempt=earlier, evaluation=judgement)
+            yield Judged(step_id=step.id, attempt=earlier, verification=judgement)
+    for subject in sorted(state.asked):
+        question = state.question_of(subject)
+        assert question is not None  # the index names open questions
+        if state.draining is not None or node.now < (question.deadline or 0.0):
+            yield Expired(question.id)
+        choices = question.choices if state.draining is not None else ("nonsense", Choice.RAISE)
+        for choice in choices:
+            yield Answer(subject=subject, choice=choice, token="new")
+        for token in sorted(state.tokens):
+            yield Answer(subject=subject, choice=next(iter(question.choices)), token=token)
+        if subject != RUN:
+            yield Answer(subject=subject, choice=Choice.RAISE, token="new", raised_to=99)
+            yield Answer(subject=subject, choice=Choice.RETRY, token="new", raised_to=99)
 
 
 def _subject(item: Any) -> str:
@@ -402,7 +437,12 @@ def key_of(node: Node) -> Hashable:
     spent = None if calls is None else min(calls - state.spent.get("tool_calls", 0), 2)
     slots = policy.max_parallel < len(steps)
     queue = tuple(step_id for _, step_id in state.ready.entries()) if slots else ()
-    about_run = _failure_key(state, state.failure_of(RUN))
+    recoveries = state.plan.policy.recoveries
+    about_run = (
+        _failure_key(state, state.failure_of(RUN)),
+        min(node.memories.of_step[RUN].recoveries, recoveries + 1),
+        min(state.spent.get(f"{BUDGET}/{RUN}", 0), recoveries),
+    )
     driven = state.driven_at is not None
     return (
         state.run.state,
@@ -452,5 +492,3 @@ def _failure_key(state: RunState, failure: Failure | None) -> Hashable:
         failure.id in state.prepared,
         None if question is None else tuple(question.choices),
     )
-
-

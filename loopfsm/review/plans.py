@@ -17,6 +17,7 @@ from loopfsm.model.loop_state import LoopState
 from loopfsm.model.plan import UNCLASSIFIED, Budget, Plan, Policy, WhenExhausted
 from loopfsm.model.step import FAILED_STATES, NO_EXECUTION, Output, Step, StepSpec, StepState
 from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
+from loopfsm.recovery.orders import Skip
 from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 from loopfsm.unit import Draft
 
@@ -42,7 +43,9 @@ class SmallPlan:
     cancelled: bool = False
     """A person may cancel the run."""
     slow: bool = False
-    """The strategy `Reconsider` is registered, and heads the ladder."""
+    """The strategy `Reconsider` is registered."""
+    leaves_out: bool = False
+    """The strategy `LeaveOut` is registered."""
 
 
 def reconsidered(step: Step) -> dict[str, object]:
@@ -78,14 +81,22 @@ class Reconsider(RecoveryHandler):
     )
 
     def scope(self, case: RecoveryCase) -> tuple[str, ...]:
-        others = sorted(step_id for step_id in case.state.dag.downstream(case.failed_step.spec.needs))
+        others = sorted(
+            step_id for step_id in case.state.dag.downstream(case.failed_step.spec.needs)
+        )
         return tuple(dict.fromkeys((case.failed_step.id, *others)))
 
     def apply(self, case: RecoveryCase, prepared: object, unit: Draft) -> RecoveryResult:
         step = unit.fire(case.failed_step, self.trigger, unmet=unit.unmet(case.failed_step.id))
         return RecoveryResult(
-            success=True, new_state=LoopState.REPLANNING, step_status=step.state
+            success=True, new_state=LoopState.ITERATION_COMPLETE, step_status=step.state
         )
+
+
+class LeaveOut(Skip):
+    """A strategy of a user's that skips a failed step, if the author marked it optional."""
+
+    strategy: ClassVar[str] = "LEAVE_OUT"
 
 
 def registry_of(small: SmallPlan) -> RecoveryRegistry:
@@ -93,6 +104,8 @@ def registry_of(small: SmallPlan) -> RecoveryRegistry:
     registry = default_registry()
     if small.slow:
         registry.register(Reconsider())
+    if small.leaves_out:
+        registry.register(LeaveOut())
     return registry
 
 
@@ -147,8 +160,9 @@ SMALL_PLANS = (
             _step("A", optional=True),
             _step("B", args={"a": Output("A")}, optional=True),
             C,
-            ladder={},
+            ladder={UNCLASSIFIED: ("LEAVE_OUT",)},
         ),
+        leaves_out=True,
     ),
     SmallPlan(
         name="not idempotent, with and without max_retries",
@@ -169,10 +183,16 @@ SMALL_PLANS = (
         name="deadlines, B critical",
         plan=_plan(A, _step("B", critical=True), question_deadline_s=1, max_retries=0),
     ),
-    SmallPlan(name="cancelled", plan=_plan(A, LONE_B), cancelled=True, crashes=1),
+    SmallPlan(name="cancelled, two crashes", plan=_plan(A, LONE_B), cancelled=True, crashes=2),
+    SmallPlan(
+        name="a slow strategy, one crash",
+        plan=_plan(A, LONE_B, ladder={UNCLASSIFIED: ("RECONSIDER", RETRY)}, recoveries=2),
+        slow=True,
+        crashes=1,
+    ),
     SmallPlan(
         name="a slow strategy that holds its neighbours",
-        plan=_plan(A, B, C, ladder={UNCLASSIFIED: ("RECONSIDER", RETRY)}, recoveries=2),
+        plan=_plan(A, B, C, ladder={UNCLASSIFIED: ("RECONSIDER", RETRY)}),
         slow=True,
     ),
 )

@@ -35,7 +35,6 @@ from loopfsm.model.step import (
     FINAL,
     IN_FLIGHT,
     Step,
-    StepSpec,
     StepState,
     Verdict,
 )
@@ -98,6 +97,7 @@ class _Watch:
         self.run = before.run
         self.memory = dict(memories.of_step)
         self.starts = memories.starts
+        self.skipped = False
         self.found: list[str] = []
 
     def take(self, item: Input) -> None:
@@ -136,6 +136,8 @@ class _Watch:
             self._see_step(self.steps[event.id], event)
         elif event.noun == "failure":
             self._see_failure(self.failures.get(event.id), event)
+        elif event.noun == "loop" and "state" in event.changes:
+            self._see_loop(event.changes["state"])
         self._apply(event)
 
     def _see_step(self, step: Step, event: Event) -> None:
@@ -147,7 +149,23 @@ class _Watch:
         if to is StepState.CANCELLED and step.state in IN_FLIGHT:
             self._say(f"the end of the run cancels {step.id}, whose attempt is under way")
         if step.state is StepState.RUNNING and to is StepState.READY:
-            self._count_recovery(step.spec, retry=False)
+            self._count_recovery(step.id, retry=False)
+        failure = self._failure_of(step.id)
+        ordered = failure is not None and failure.ordered
+        if to is StepState.ABSTAINED and not ordered and self._critical_failed():
+            self._say(f"{step.id} abstains although a critical step stands failed")
+        if to is StepState.SKIPPED:
+            self.skipped = True
+            if failure is not None and not ordered and not step.spec.optional:
+                self._say(f"{step.id} is required, and skipped although nobody ordered it")
+
+    def _failure_of(self, subject: str) -> Failure | None:
+        unsettled = (f for f in self.failures.values() if f.state not in SETTLED)
+        return next((failure for failure in unsettled if failure.subject == subject), None)
+
+    def _critical_failed(self) -> bool:
+        stands_failed = (*FAILED_STATES, StepState.WAITING_FOR_HUMAN)
+        return any(s.spec.critical and s.state in stands_failed for s in self.steps.values())
 
     def _see_start(self, step: Step) -> None:
         self.starts += 1
@@ -156,9 +174,9 @@ class _Watch:
         if limit is not None and self.starts > max([limit, *raised]):
             self._say(f"{step.id} starts although the budget tool_calls is spent")
         for failure in self.failures.values():
-            if failure.state is FailureState.RECOVERY_PLANNED and failure.scope:
-                if failure.scope == WHOLE_PLAN or step.id in failure.scope:
-                    self._say(f"{step.id} starts inside the planned scope of {failure.id}")
+            held = failure.scope == WHOLE_PLAN or step.id in failure.scope
+            if failure.state is FailureState.RECOVERY_PLANNED and held:
+                self._say(f"{step.id} starts inside the planned scope of {failure.id}")
         for need in step.spec.needs:
             needed = self.steps[need]
             skipped = needed.state is StepState.SKIPPED and needed.spec.optional
@@ -183,7 +201,9 @@ class _Watch:
             for item in self.inputs
         )
         if stale and not current:
-            self._say(f"a result of attempt {min(stale)} of {step.id} moves its attempt to {to.name}")
+            self._say(
+                f"a result of attempt {min(stale)} of {step.id} moves its attempt to {to.name}"
+            )
 
     def _see_failure(self, failure: Failure | None, event: Event) -> None:
         to = event.changes.get("state")
@@ -195,8 +215,14 @@ class _Watch:
             self._say(f"{failure.strategy} failed: {event.changes['reason']}")
         if to is FailureState.RECOVERY_PLANNED and failure.state in UNDECIDED:
             strategy = event.changes["strategy"]
-            if strategy not in LAST_RUNGS and failure.subject != RUN:
-                self._count_recovery(self.steps[failure.subject].spec, retry="RETRY" in strategy)
+            if strategy not in LAST_RUNGS:
+                self._count_recovery(failure.subject, retry="RETRY" in strategy)
+            elif event.spent:
+                self._say(f"{strategy} spends {event.spent}, though it tries nothing again")
+        if to is FailureState.RECOVERY_PLANNED and failure.state is to:
+            self._count_recovery(failure.subject, retry=False)
+            if not failure.ordered:
+                self._say(f"{failure.strategy} outlives a crash although nobody ordered it")
         if to is FailureState.RECOVERY_IN_PROGRESS:
             names = self.steps if failure.scope == WHOLE_PLAN else failure.scope
             for name in names:
@@ -216,17 +242,22 @@ class _Watch:
         evidence = event.changes["evidence"].get(f"recovery {failure.strategy}", {})
         return waited and evidence.get("error") == "TransitionRefused"
 
-    def _count_recovery(self, spec: StepSpec, *, retry: bool) -> None:
-        memory = self.memory[spec.id]
+    def _count_recovery(self, subject: str, *, retry: bool) -> None:
+        memory = self.memory[subject]
         policy = self.before.plan.policy
-        memory = evolve(
-            memory, recoveries=memory.recoveries + 1, retries=memory.retries + int(retry)
-        )
-        self.memory[spec.id] = memory
-        if memory.recoveries > policy.recoveries:
-            self._say(f"{spec.id} gets more recoveries than its lineage may have")
-        if memory.retries > policy.retries_of(spec):
-            self._say(f"{spec.id} is retried more often than it may be")
+        recoveries, retries = memory.recoveries + 1, memory.retries + int(retry)
+        self.memory[subject] = evolve(memory, recoveries=recoveries, retries=retries)
+        if recoveries > policy.recoveries:
+            self._say(f"{subject} gets more recoveries than its lineage may have")
+        if subject != RUN and retries > policy.retries_of(self.steps[subject].spec):
+            self._say(f"{subject} is retried more often than it may be")
+
+    def _see_loop(self, to: LoopState) -> None:
+        changes = self.skipped
+        if (to is LoopState.REPLANNING) and not changes:
+            self._say("the loop replans although only retries were applied")
+        if (to is LoopState.ITERATION_COMPLETE) and changes:
+            self._say("the loop calls an iteration complete in which the plan was reduced")
 
     def _apply(self, event: Event) -> None:
         if event.noun == "loop":
@@ -255,6 +286,13 @@ class _Watch:
         self.found.append(violation)
 
 
+def intrusion(before: RunState, item: Input, after: RunState) -> Iterator[str]:
+    """An input that does not belong changes nothing."""
+    for nouns in ("steps", "failures", "questions", "spent"):
+        if getattr(before, nouns) != getattr(after, nouns):
+            yield f"an input that does not belong changes the {nouns}: {item}"
+
+
 def _refused(inputs: tuple[Input, ...], commands: Iterable[Command]) -> Iterator[str]:
     for command in commands:
         if isinstance(command, Refuse):
@@ -269,7 +307,8 @@ def at_rest(state: RunState) -> Iterator[str]:
     recount = state_of(state.run, state.plan, state.dag, *nouns, state.spent)  # type: ignore[arg-type]  # any dag will do
     for index in _INDEXES:
         if getattr(recount, index) != getattr(state, index):
-            yield f"the index {index} is {getattr(state, index)}, recounted {getattr(recount, index)}"
+            told, counted = getattr(state, index), getattr(recount, index)
+            yield f"the index {index} is {told}, recounted {counted}"
 
 
 _INDEXES = tuple(

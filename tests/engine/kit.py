@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 from attrs import define, field
 
+from loopfsm.dag import Dag
 from loopfsm.engine.attempt import NOT_CHECKED
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import Answer, Command, Drive, Input, Result
@@ -27,6 +28,8 @@ from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
 from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 from loopfsm.testing import FakeClock, ScriptedTool
 from loopfsm.unit import Draft
+
+T = TypeVar("T")
 
 CORE = Core.of(default_registry())
 
@@ -129,7 +132,7 @@ def recounted(state: RunState) -> RunState:
     return state_of(
         state.run,
         state.plan,
-        state.dag,
+        Dag.of(state.plan),
         state.steps.values(),
         sorted(state.failures.values(), key=lambda failure: failure.number),
         sorted(state.questions.values(), key=lambda question: question.number),
@@ -178,7 +181,14 @@ def folded(before: RunState, events: Iterable[Event]) -> RunState:
         for budget, amount in event.spent:
             spent[budget] = spent.get(budget, 0) + amount
     ran: Run = nouns["loop"][run.id]
-    args = (ran, before.plan, before.dag, steps.values(), failures.values(), questions.values())
+    args = (
+        ran,
+        before.plan,
+        Dag.of(before.plan),
+        steps.values(),
+        failures.values(),
+        questions.values(),
+    )
     return state_of(*args, spent)
 
 
@@ -271,6 +281,6 @@ def run(loop: Loop) -> Outcome:
     return asyncio.run(within_reason(loop.run()))
 
 
-async def within_reason(work: Any) -> Any:
+async def within_reason(work: Awaitable[T]) -> T:
     """Await something that must not hang."""
     return await asyncio.wait_for(work, timeout=20)

@@ -28,7 +28,7 @@ from loopfsm.lifecycle import Row
 from loopfsm.lifecycles.failure import is_a_last_rung
 from loopfsm.lifecycles.step import record_output
 from loopfsm.model.event import Event
-from loopfsm.model.failure import OPEN, RUN, FailureKind, FailureState, RecoveryStrategy
+from loopfsm.model.failure import OPEN, RUN, Failure, FailureKind, FailureState, RecoveryStrategy
 from loopfsm.model.loop_state import LoopState, Run, RunState, RunView
 from loopfsm.model.plan import UNCLASSIFIED, Plan, WhenExhausted
 from loopfsm.model.question import Question, QuestionState
@@ -208,7 +208,7 @@ def test_a_verdict_whose_unit_raises_fails_its_step_alone() -> None:
         return raise_for("b", after)
 
     hand = Hand.on(plan_of("a", "b", "c"), core_with(PASS_VERIFICATION, ensures=(ensure,)))
-    recorded = {"evaluation": None, "verification": None}
+    recorded: dict[str, Any] = {"evaluation": None, "verification": None}
     hand.give(*(done(name, **recorded) for name in "abc"))
     assert [StepState.EXECUTED] * 3 == [hand.stands(name) for name in "abc"]
     hand.give(*(judged_well(name) for name in "abc"))
@@ -260,7 +260,7 @@ def raising_order(victim: str) -> Core:
 
 
 def false_plan(victim: str) -> Core:
-    def ensure_run(failure: Any, before: RunView, after: RunView) -> bool:
+    def ensure_run(failure: Failure, before: RunView, after: RunView) -> bool:
         return failure.subject != victim
 
     return core_with(FAILURE_ANSWERED, ensures_run=(ensure_run,))

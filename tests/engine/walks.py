@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from attrs import frozen
 from hypothesis import strategies as st
@@ -126,7 +127,7 @@ def possible(state: RunState, token: str) -> Iterator[Input]:
 
 
 def _about_step(step: Step) -> Iterator[Input]:
-    facts = {"step_id": step.id, "attempt": step.attempt}
+    facts: dict[str, Any] = {"step_id": step.id, "attempt": step.attempt}
     if step.state is StepState.RUNNING:
         yield done(**facts, output="out", tokens=1)
         yield done(**facts, evaluation=None, verification=None)

@@ -233,15 +233,15 @@ CASES: Mapping[str, Case] = {
     ),
     "STEP-11": Case(facts={"granted": True}),
     "STEP-12": Case(
-        facts={"question": Q.ANSWERED, "grants_repeat": True},
+        facts={"grants_repeat": True},
         changes={"failed_in": None, "granted_in": 1, "generation": 1},
     ),
     "STEP-13": Case(
         fields={"failed_in": S.VERIFICATION_FAILED},
-        facts={"question": Q.EXPIRED, "grants_repeat": False},
+        facts={"grants_repeat": False},
         changes={"failed_in": None},
     ),
-    "STEP-14": Case(facts={"ended": True}),
+    "STEP-14": Case(),
     "STEP-20": Case(
         facts={"max_retries": 1, "granted": False, "now": NOW, "delay": 2.0},
         changes={
@@ -267,9 +267,9 @@ CASES: Mapping[str, Case] = {
             "evidence": {"recovery RETRY": {"error": "KeyError"}},
         },
     ),
-    "FAIL-06": Case(fields={"ordered": True}, facts={"crashed": True, "recoveries": 1, **_WHY}),
+    "FAIL-06": Case(fields={"ordered": True}, facts={"recoveries": 1, **_WHY}),
     "FAIL-07": Case(
-        facts={"crashed": True, "recoveries": 0, **_WHY},
+        facts={"recoveries": 0, **_WHY},
         changes=_SCOPE_DROPPED,
     ),
     "FAIL-08": Case(
@@ -281,8 +281,8 @@ CASES: Mapping[str, Case] = {
         facts=_plan_facts("RETRY") | {"ordered": True},
         changes=_planned("RETRY", ordered=True),
     ),
-    "FAIL-10": Case(facts={"step_state": S.RUNNING, **_WHY}, changes=_SCOPE_DROPPED),
-    "FAIL-11": Case(facts={"ended": True, **_WHY}, changes=_SCOPE_DROPPED),
+    "FAIL-10": Case(facts=_WHY, changes=_SCOPE_DROPPED),
+    "FAIL-11": Case(facts=_WHY, changes=_SCOPE_DROPPED),
     "QUES-01": Case(
         facts={
             "choice": "retry",
@@ -308,16 +308,16 @@ CASES: Mapping[str, Case] = {
     ),
     "LOOP-01": Case(),
     "LOOP-02": Case(),
-    "LOOP-03": Case(facts={"recovering": True}),
-    "LOOP-04": Case(facts={"replanned": True}),
-    "LOOP-05": Case(facts={"replanned": False}),
-    "LOOP-06": Case(),
-    "LOOP-07": Case(facts={"asking": True}),
-    "LOOP-08": Case(facts={"asking_for_budget": True}),
-    "LOOP-09": Case(facts={"unfinished": 0}),
-    "LOOP-10": Case(fields={"without": ("a",)}, facts={"unfinished": 0}),
-    "LOOP-11": Case(facts={"end": L.ABSTAINED, **_WHY}, changes={"reason": "because"}),
-    "LOOP-12": Case(facts={"end": L.FAILED, **_WHY}, changes={"reason": "because"}),
+    "LOOP-03": Case(facts={"end": L.ABSTAINED, **_WHY}, changes={"reason": "because"}),
+    "LOOP-04": Case(facts={"end": L.FAILED, **_WHY}, changes={"reason": "because"}),
+    "LOOP-05": Case(facts={"planned": False, "applied": True}),
+    "LOOP-06": Case(facts={"leads_on": True, "replanned": True}),
+    "LOOP-07": Case(facts={"leads_on": True, "replanned": False}),
+    "LOOP-08": Case(),
+    "LOOP-09": Case(facts={"asking_for_budget": True, "planned": False}),
+    "LOOP-10": Case(facts={"asking": True, "planned": False}),
+    "LOOP-11": Case(facts={"unfinished": 0}),
+    "LOOP-12": Case(fields={"without": ("a",)}, facts={"unfinished": 0}),
 }
 
 # Rows and their parts

@@ -8,7 +8,6 @@ from typing import Any
 from attrs import field, frozen
 
 from loopfsm.model.loop_state import LoopState
-from loopfsm.model.question import QuestionState
 from loopfsm.model.step import StepState
 from tests.machines.cases import NOT_IDEMPOTENT
 
@@ -37,15 +36,9 @@ DENIALS: Mapping[tuple[str, str], Denial] = {
     ("STEP-09", "effect_is_known"): Denial(fields={"spec": NOT_IDEMPOTENT}),
     ("STEP-09", "recoveries_left"): Denial(facts={"recoveries": 0}),
     ("STEP-11", "optional_or_granted"): Denial(facts={"granted": False}),
-    ("STEP-12", "question_is_answered"): Denial(facts={"question": QuestionState.WITHDRAWN}),
     ("STEP-12", "failed_in_evaluation"): Denial(
         fields={"failed_in": StepState.VERIFICATION_FAILED}
     ),
-    ("STEP-13", "question_is_answered"): Denial(facts={"question": QuestionState.OPEN}),
-    ("STEP-13", "failed_in_verification"): Denial(
-        fields={"failed_in": StepState.EVALUATION_FAILED}
-    ),
-    ("STEP-14", "run_has_ended"): Denial(facts={"ended": False}),
     ("STEP-20", "retries_left_or_granted"): Denial(facts={"max_retries": 0}),
     ("STEP-20", "effect_is_known"): Denial(fields=_ACTED_UNKNOWN),
     ("STEP-21", "delay_elapsed"): Denial(facts={"now": 89.9}),
@@ -55,25 +48,23 @@ DENIALS: Mapping[tuple[str, str], Denial] = {
     ("FAIL-02", "is_a_last_rung"): Denial(facts={"strategy": "RETRY"}),
     ("FAIL-03", "scope_is_quiet"): Denial(facts={"in_flight": "a"}),
     ("FAIL-06", "ordered_by_person"): Denial(fields={"ordered": False}),
-    ("FAIL-06", "process_died"): Denial(facts={"crashed": False}),
     ("FAIL-06", "recoveries_left"): Denial(facts={"recoveries": 0}),
-    ("FAIL-08", "asks_a_person"): Denial(fields={"strategy": "RETRY"}),
-    ("FAIL-10", "nothing_waits_for_it"): Denial(facts={"step_state": StepState.EVALUATION_FAILED}),
-    ("FAIL-11", "run_has_ended"): Denial(facts={"ended": False}),
     ("QUES-01", "run_goes_on"): Denial(facts={"draining": "F2"}),
     ("QUES-01", "choice_is_offered"): Denial(facts={"choice": "skip"}),
     ("QUES-01", "number_fits_the_choice"): Denial(facts={"raised_to": 9.0}),
     ("QUES-01", "token_is_unused"): Denial(facts={"used_for": "Q1"}),
     ("QUES-03", "run_goes_on"): Denial(facts={"draining": "F2"}),
     ("QUES-03", "deadline_has_passed"): Denial(facts={"now": 59.9}),
-    ("LOOP-03", "recovery_under_way"): Denial(facts={"recovering": False}),
-    ("LOOP-04", "plan_was_changed"): Denial(facts={"replanned": False}),
-    ("LOOP-07", "question_is_open"): Denial(facts={"asking": False}),
-    ("LOOP-08", "budget_question_is_open"): Denial(facts={"asking_for_budget": False}),
-    ("LOOP-09", "all_steps_are_done"): Denial(facts={"unfinished": 1}),
-    ("LOOP-09", "nothing_was_left_out"): Denial(fields={"without": ("a",)}),
-    ("LOOP-10", "all_steps_are_done"): Denial(facts={"unfinished": 1}),
-    ("LOOP-10", "something_was_left_out"): Denial(fields={"without": ()}),
-    ("LOOP-11", "abstention_was_decided"): Denial(facts={"end": LoopState.FAILED}),
-    ("LOOP-12", "failure_was_decided"): Denial(facts={"end": None}),
+    ("LOOP-03", "abstention_was_decided"): Denial(facts={"end": LoopState.FAILED}),
+    ("LOOP-04", "failure_was_decided"): Denial(facts={"end": None}),
+    ("LOOP-05", "recovery_under_way"): Denial(facts={"applied": False}),
+    ("LOOP-06", "plan_was_changed"): Denial(facts={"replanned": False}),
+    ("LOOP-07", "recovery_leads_on"): Denial(facts={"leads_on": False}),
+    ("LOOP-09", "only_the_budget_is_asked"): Denial(facts={"asking_for_budget": False}),
+    ("LOOP-09", "no_recovery_is_planned"): Denial(facts={"planned": True}),
+    ("LOOP-10", "question_is_open"): Denial(facts={"asking": False}),
+    ("LOOP-10", "no_recovery_is_planned"): Denial(facts={"planned": True}),
+    ("LOOP-11", "all_steps_are_done"): Denial(facts={"unfinished": 1}),
+    ("LOOP-11", "nothing_was_left_out"): Denial(fields={"without": ("a",)}),
+    ("LOOP-12", "all_steps_are_done"): Denial(facts={"unfinished": 1}),
 }

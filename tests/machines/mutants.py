@@ -56,8 +56,8 @@ INVARIANTS: Mapping[tuple[str, str], Mutant] = {
     ("FAIL-09", "recovery_is_on_record"): _changes(scope=()),
     ("FAIL-10", "scope_is_given_back"): _HELD,
     ("FAIL-11", "scope_is_given_back"): _HELD,
-    ("LOOP-11", "reason_is_given"): _changes(reason=""),
-    ("LOOP-12", "reason_is_given"): _changes(reason=""),
+    ("LOOP-03", "reason_is_given"): _changes(reason=""),
+    ("LOOP-04", "reason_is_given"): _changes(reason=""),
 }
 
 ENSURES: Mapping[tuple[str, str], Mutant] = {

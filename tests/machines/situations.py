@@ -156,7 +156,7 @@ def _skip() -> dict[tuple[str, str], Situation]:
 def _verify() -> dict[tuple[str, str], Situation]:
     evaluated = step_in(S.EVALUATED)
     verify = take("STEP-05", "a")
-    supersede = take("FAIL-10", "F1", step_state=S.EVALUATED)
+    supersede = take("FAIL-10", "F1")
     return {
         ("STEP-05", "failure_is_recovered"): Situation(
             world(evaluated, IN_PROGRESS), (supersede, verify), (verify, take("FAIL-04", "F1"))
@@ -205,11 +205,11 @@ SITUATIONS: Mapping[tuple[str, str], Situation] = {
     ("QUES-01", "subject_is_not_asked_about"): _settle("QUES-01"),
     ("QUES-02", "subject_is_not_asked_about"): _settle("QUES-02"),
     ("QUES-03", "subject_is_not_asked_about"): _settle("QUES-03"),
-    ("LOOP-07", "question_is_on_record"): _ask("LOOP-07", ESCALATED, Q1),
-    ("LOOP-08", "question_is_on_record"): _ask("LOOP-08", BUDGET_F1, BUDGET_Q1),
-    ("LOOP-09", "nothing_is_unfinished"): _finish("LOOP-09"),
-    ("LOOP-10", "nothing_is_unfinished"): _finish("LOOP-10"),
+    ("LOOP-10", "question_is_on_record"): _ask("LOOP-10", ESCALATED, Q1),
+    ("LOOP-09", "question_is_on_record"): _ask("LOOP-09", BUDGET_F1, BUDGET_Q1),
     ("LOOP-11", "nothing_is_unfinished"): _finish("LOOP-11"),
+    ("LOOP-12", "nothing_is_unfinished"): _finish("LOOP-12"),
+    ("LOOP-03", "nothing_is_unfinished"): _finish("LOOP-03"),
 }
 
 

@@ -54,14 +54,28 @@ def fifo(tmp_path: Path) -> Path:
     return tmp_path / "ready"
 
 
+async def heard(fifo: Path) -> str:
+    """What a program says through the pipe; an error when it says nothing for long."""
+    loop = asyncio.get_running_loop()
+    end = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    readable = asyncio.Event()
+    loop.add_reader(end, readable.set)
+    try:
+        async with asyncio.timeout(10):
+            await readable.wait()
+        return os.read(end, 4096).decode()
+    finally:
+        loop.remove_reader(end)
+        os.close(end)
+
+
 async def started(
     used: ShellTool, script: str, fifo: Path
 ) -> "tuple[asyncio.Task[Any], list[int]]":
     """A call under way, and the process ids that its script has written to the fifo."""
     call = used.call({"command": script, "env": {"READY": fifo}}, tool_context())
     task = asyncio.create_task(call)
-    pids = await asyncio.to_thread(fifo.read_text)
-    return task, [int(pid) for pid in pids.split()]
+    return task, [int(pid) for pid in (await heard(fifo)).split()]
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:
@@ -338,11 +352,13 @@ def test_a_cancellation_while_the_rest_is_ended_is_kept(
 ) -> None:
     """Cancelled after the program has ended, while its leftovers have their grace, it stays so."""
     os.mkfifo(tmp_path / "told")
+    os.mkfifo(tmp_path / "inner")
+    script = f"READY=inner {attentive} >/dev/null 2>&1 & read pid < inner; echo $pid > $READY"
 
     async def scenario() -> None:
         used = ShellTool(workspace=tmp_path, grace_s=60)
-        task, pids = await started(used, f"{attentive} >/dev/null 2>&1 &", fifo)
-        assert await asyncio.to_thread((tmp_path / "told").read_text) == "told"
+        task, pids = await started(used, script, fifo)
+        assert await heard(tmp_path / "told") == "told"
         await cancelled(task)
         assert alive(pids) == []
 
@@ -434,7 +450,7 @@ def test_a_call_that_is_thrown_away_leaves_nothing_behind(fifo: Path) -> None:
     async def scenario() -> None:
         call = ShellTool().call({"command": STUBBORN, "env": {"READY": fifo}}, tool_context())
         call.send(None)
-        pids = [int(pid) for pid in (await asyncio.to_thread(fifo.read_text)).split()]
+        pids = [int(pid) for pid in (await heard(fifo)).split()]
         call.close()
         async with asyncio.timeout(5):
             while alive(pids):  # noqa: ASYNC110  # processes tell no event
