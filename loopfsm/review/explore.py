@@ -70,8 +70,9 @@ class Edge:
 
     label: str
     to: Hashable
+    free: bool
+    """Something happened, nobody was asked for it, and it spent nothing."""
     human: bool
-    spends: bool
 
 
 @frozen(kw_only=True)
@@ -155,8 +156,8 @@ class _Walk:
         if node.state.run.state in ENDED:
             self.ends.add(node.state.run.state.name)
         for item in intrusions(node):
-            after = self.core.advance(node.state, [item], node.now).state
-            broken = list(intrusion(node.state, item, after))
+            after, _, commands = self.core.advance(node.state, [item], node.now)
+            broken = list(intrusion(node.state, item, after, commands))
             if broken:
                 return self._counterexample(broken[0], key, tell(item)), []
         for inputs, after_crash in moves(self.small, node):
@@ -173,7 +174,7 @@ class _Walk:
             cancels = node.cancels - any(isinstance(item, Cancel) for item in inputs)
             to = Node(advanced.state, memories, now, after_crash, cancels)
             to_key = key_of(to)
-            edges.append(Edge(label, to_key, _is_human(inputs), _spends(advanced.units)))
+            edges.append(Edge(label, to_key, _is_free(inputs, advanced.units), _is_human(inputs)))
             if to_key not in self.came:
                 self.came[to_key] = (key, label)
                 reached.append(to)
@@ -237,7 +238,7 @@ class _Walk:
             edge.to: (key, edge.label)
             for key, edges in self.edges.items()
             for edge in edges
-            if edge.to in free[key] and incoming[key] > 0 and not edge.human and not edge.spends
+            if edge.free and incoming[key] > 0
         }
         at = next(key for key in self.came if incoming[key] > 0)
         seen: list[Hashable] = []
@@ -396,9 +397,11 @@ def _is_human(inputs: tuple[Input, ...]) -> bool:
     return any(isinstance(item, (Answer, Cancel)) for item in inputs)
 
 
-def _spends(units: tuple[Unit, ...]) -> bool:
-    events = (event for unit in units for event in unit.events)
-    return any(name.startswith(BUDGET) for event in events for name, _ in event.spent)
+def _is_free(inputs: tuple[Input, ...], units: tuple[Unit, ...]) -> bool:
+    events = [event for unit in units for event in unit.events]
+    spends = any(name.startswith(BUDGET) for event in events for name, _ in event.spent)
+    happened = any(event.changes for event in events)
+    return happened and not spends and not _is_human(inputs)
 
 
 def tell(item: Input) -> str:

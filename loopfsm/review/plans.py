@@ -181,9 +181,14 @@ SMALL_PLANS = (
     ),
     SmallPlan(
         name="deadlines, B critical",
-        plan=_plan(A, _step("B", critical=True), question_deadline_s=1, max_retries=0),
+        plan=_plan(A, _step("B", critical=True), _step("C"), question_deadline_s=1, ladder={}),
     ),
     SmallPlan(name="cancelled, two crashes", plan=_plan(A, LONE_B), cancelled=True, crashes=2),
+    SmallPlan(
+        name="run budget, a slow strategy",
+        plan=_plan(A, LONE_B, ladder={UNCLASSIFIED: ("RECONSIDER",)}, budget=Budget(tool_calls=1)),
+        slow=True,
+    ),
     SmallPlan(
         name="a slow strategy, one crash",
         plan=_plan(A, LONE_B, ladder={UNCLASSIFIED: ("RECONSIDER", RETRY)}, recoveries=2),

@@ -286,8 +286,13 @@ class _Watch:
         self.found.append(violation)
 
 
-def intrusion(before: RunState, item: Input, after: RunState) -> Iterator[str]:
-    """An input that does not belong changes nothing."""
+def intrusion(
+    before: RunState, item: Input, after: RunState, commands: Iterable[Command]
+) -> Iterator[str]:
+    """An input that does not belong changes nothing, and a refusal names what refused."""
+    for command in commands:
+        if isinstance(command, Refuse) and " needs " not in command.error.problem:
+            yield f"an answer is refused for no rule: {command.error.problem}"
     for nouns in ("steps", "failures", "questions", "spent"):
         if getattr(before, nouns) != getattr(after, nouns):
             yield f"an input that does not belong changes the {nouns}: {item}"
