@@ -214,12 +214,7 @@ class _Walk:
 
     def _free_cycle(self) -> Counterexample | None:
         """Take away, again and again, what nothing leads to; what is left is a cycle."""
-        free = {
-            key: [
-                edge.to for edge in edges if not edge.human and not edge.spends and edge.to != key
-            ]
-            for key, edges in self.edges.items()
-        }
+        free = {key: [edge.to for edge in edges if edge.free] for key, edges in self.edges.items()}
         incoming = dict.fromkeys(free, 0)
         for targets in free.values():
             for target in targets:

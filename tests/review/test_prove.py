@@ -7,6 +7,7 @@ from attrs import evolve
 
 from loopfsm.engine.core import Core
 from loopfsm.lifecycle import Lifecycle
+from loopfsm.model.step import Step
 from loopfsm.recovery.registry import MACHINES
 from loopfsm.review.explore import explore
 from loopfsm.review.plans import SMALL_PLANS, SmallPlan, registry_of
@@ -59,7 +60,7 @@ def without_row(small: SmallPlan, row_id: str) -> Core:
     core = Core.of(registry_of(small))
     step = core.machines.step
     rows = [row for row in step.rows if row.id != row_id]
-    thinner = Lifecycle(
+    thinner: Lifecycle[Step] = Lifecycle(
         "step",
         states=step.states,
         initial=step.initial,
