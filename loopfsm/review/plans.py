@@ -31,7 +31,7 @@ class SmallPlan:
     name: str
     plan: Plan
     outcomes: tuple[str, ...] = ("ok", "reported")
-    """How an attempt may end; see `explore.OUTCOMES`."""
+    """How an attempt may end; see `moves.OUTCOMES`."""
     evaluated: bool = False
     """An awaited evaluator judges every result."""
     verified: bool = False
