@@ -9,6 +9,7 @@
     |-- Refused (RuntimeError)            not now; nothing has changed
     |   |-- TransitionRefused             no row of the machine takes this trigger here
     |   |-- AnswerRefused                 a person's word that fits no open question
+    |   |-- RecoveryRefused               a strategy said no; its unit is undone
     |   `-- DriveRefused                  the run cannot be driven this way now
     `-- Broken (AssertionError)           a contract did not hold: ours, or that of the rows' author
         |-- PostconditionViolated         a state, row or unit contract was false on entry
@@ -146,6 +147,18 @@ class AnswerRefused(Refused):
     def __str__(self) -> str:
         allowed = "; ".join(self.allowed) or "no question is open"
         return f"answer {self.choice!r} refused: {self.problem}. Allowed: {allowed}"
+
+
+@attrs.frozen(auto_exc=True)
+class RecoveryRefused(Refused):
+    """A strategy returned success=False, or its postconditions did not hold."""
+
+    strategy: str
+    message: str
+    evidence: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.strategy} was not carried out: {self.message}"
 
 
 @attrs.frozen(auto_exc=True)

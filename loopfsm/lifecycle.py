@@ -184,6 +184,7 @@ class Lifecycle(Generic[N]):
 
     def transition(self, noun: N, trigger: str, facts: Mapping[str, Any]) -> Fired[N]:
         """Do as `fire` does, and return the whole record of it."""
+        self._refuse_stranger(noun)
         subject = _Subject(noun, facts)
         event = self._machine.events.get(trigger)
         try:
@@ -197,7 +198,7 @@ class Lifecycle(Generic[N]):
             raise TransitionRefused(self.name, noun.id, state, trigger, attempted, allowed)
         row = subject.row
         recorded = self._recorded[noun.state, row.id]
-        read = {name: facts[name] for name in recorded} if recorded else NO_FACTS
+        read = {name: facts[name] for name in recorded if name in facts} if recorded else NO_FACTS
         return Fired(row, noun, subject.after, subject.changes, read, facts)
 
     def may(self, noun: N, trigger: str, **facts: Any) -> bool:
@@ -206,6 +207,7 @@ class Lifecycle(Generic[N]):
 
     def explain(self, noun: N, trigger: str, **facts: Any) -> Explanation:
         """Which row `trigger` would take, which guard refuses each row before it, what else may."""
+        self._refuse_stranger(noun)
         attempted: list[Attempted] = []
         for row in self._by_trigger.get((noun.state, trigger), ()):
             refusing = next((g for g in row.guards if not self._ask(g, facts, noun)), None)
@@ -265,6 +267,11 @@ class Lifecycle(Generic[N]):
         for state in (self.initial, *self.invariants):
             if not isinstance(state, self.states):
                 raise LifecycleError(self.name, f"{state!r} is no state of {self.states.__name__}")
+
+    def _refuse_stranger(self, noun: N) -> None:
+        if not isinstance(noun.state, self.states):
+            problem = f"{noun.id!r} is in {noun.state!r}, which is no {self.states.__name__}"
+            raise LifecycleError(self.name, problem)
 
     def _ask(self, function: Function, facts: Mapping[str, Any], *nouns: Any) -> Any:
         names = self._reads[function]
@@ -329,7 +336,7 @@ class Lifecycle(Generic[N]):
                 subject.changes = state_alone
             else:
                 changes = self._ask(row.update, subject.facts, subject.before)
-                subject.changes = {"state": row.target, **changes}
+                subject.changes = {**changes, "state": row.target}
             subject.after = attrs.evolve(subject.before, **subject.changes)
 
         return update

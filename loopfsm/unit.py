@@ -147,6 +147,11 @@ class Draft:
         """How much of a budget has been used."""
         return cast(float, self._map("spent").get(budget_key(budget, lineage), 0))
 
+    def left_of(self, budget: str) -> float | None:
+        """What is left of a run's budget; None: it has no limit."""
+        limit = self.before.limit_of(budget)
+        return None if limit is None else limit - self.spent(budget)
+
     def recoveries_left(self, subject: str) -> int:
         """How many recoveries the lineage of a subject has left."""
         used = self.spent("recoveries", self.lineage_of(subject))
@@ -355,12 +360,14 @@ class Draft:
 
     def _hold(self, failure: Failure) -> None:
         if failure.scope == WHOLE_PLAN:
-            self._scalars["draining"] = failure.id
-        elif failure.scope:
-            self._edit("held").update(dict.fromkeys(failure.scope, failure.id))
+            self._scalars["draining"] = self.draining or failure.id
+            return
+        for step_id in failure.scope:
+            if step_id not in self._map("held"):
+                self._edit("held")[step_id] = failure.id
 
     def _release(self, failure: Failure) -> None:
-        if failure.scope == WHOLE_PLAN:
+        if self.draining == failure.id:
             self._scalars["draining"] = None
         for step_id in failure.scope:
             if self._map("held").get(step_id) == failure.id:

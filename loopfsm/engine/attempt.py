@@ -14,7 +14,7 @@ from typing import Any
 from attrs import field, frozen
 
 from loopfsm.engine.inputs import CallTool, Evaluate, Input, Judged, Result, Verify
-from loopfsm.errors import ToolFailed
+from loopfsm.errors import ToolError, ToolFailed
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.step import EnvironmentValue, Output, Step, Verdict
@@ -44,10 +44,6 @@ class Equipment:
     verifier: Verifier | None
     feed: Callable[[Input], None]
     """Takes an input that came by itself, such as a late result."""
-
-
-class Unresolvable(Exception):
-    """A reference in the args has nothing to refer to."""
 
 
 @frozen
@@ -86,7 +82,7 @@ async def call_tool(equipment: Equipment, state: RunState, command: CallTool) ->
     try:
         tool = equipment.tools.get(step.spec.tool)
         args = resolve(step.spec.args, state, equipment.environment)
-    except (Unresolvable, ValueError) as error:
+    except (ToolFailed, ToolError) as error:
         return ended(failure=FailureKind.NOT_EXECUTED, message=str(error))
     limit = step.spec.timeout_s if step.spec.timeout_s is not None else tool.timeout_s
     context = context_for(equipment, state, step, limit, spending, late)
@@ -184,13 +180,13 @@ def resolve(value: Any, state: RunState, environment: Mapping[str, str]) -> Any:
     """The value with every reference replaced by what it refers to.
 
     Raises:
-        Unresolvable: there is no such output, part of one, or environment variable.
+        ToolFailed: there is no such output, part of one, or environment variable.
     """
     if isinstance(value, Output):
         return _output(value, state)
     if isinstance(value, EnvironmentValue):
         if value.name not in environment:
-            raise Unresolvable(f"the environment variable {value.name} is not set")
+            raise ToolFailed(f"the environment variable {value.name} is not set", False)
         return environment[value.name]
     if isinstance(value, Mapping):
         return {key: resolve(item, state, environment) for key, item in value.items()}
@@ -208,7 +204,7 @@ def _output(reference: Output, state: RunState) -> Any:
             place = ".".join((reference.step_id, *reference.path[:depth]))
             has = f"; it has {', '.join(map(str, value))}" if isinstance(value, Mapping) else ""
             says = f"the output at {place} is {shorten(value)} and has no {key!r}{has}"
-            raise Unresolvable(f"{reference} cannot be resolved: {says}") from None
+            raise ToolFailed(f"{reference} cannot be resolved: {says}", False) from None
     return value
 
 

@@ -6,26 +6,33 @@ by guards; nothing about them is here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.plan import Budget
+from loopfsm.model.step import Step
 
 RUN_BUDGETS = tuple(budget.name for budget in attrs.fields(Budget))
 """The budgets of a run, in the order in which they are named when several are spent."""
 
 
-def limit_of(state: RunState, budget: str) -> float | None:
-    """The limit in force: what a person raised it to, else the plan's; None: no limit."""
-    raised = state.limits.get(budget)
-    planned: float | None = getattr(state.plan.policy.budget, budget)
-    return planned if raised is None else raised
+FIRST_START_ONLY = frozenset({"steps"})
+"""The budgets that only the first start of a step uses."""
 
 
-def spent_budget(state: RunState) -> str | None:
-    """The first budget that is used up, so that nothing may start; None: all have some left."""
-    for budget in RUN_BUDGETS:
-        limit = limit_of(state, budget)
-        if limit is not None and state.spent.get(budget, 0) >= limit:
-            return budget
+def spent_budget(state: RunState, step: Step) -> str | None:
+    """The first budget used up that a start of `step` would use; None: it may start."""
+    repeats = step.attempt > 0
+    budgets = (name for name in RUN_BUDGETS if not (repeats and name in FIRST_START_ONLY))
+    return first_spent(state, budgets)
+
+
+def first_spent(state: RunState, budgets: Iterable[str]) -> str | None:
+    """The first of `budgets` that is used up; None: all have some left."""
+    for name in budgets:
+        limit = state.limit_of(name)
+        if limit is not None and state.spent.get(name, 0) >= limit:
+            return name
     return None

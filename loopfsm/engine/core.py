@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from loopfsm.engine import budget, fold, rest, settle
+from loopfsm.engine import fold, rest, settle
 from loopfsm.engine.inputs import (
     Accepted,
     Answer,
@@ -82,7 +82,7 @@ class Core:
 
     def _charge_time(self, turn: Turn) -> None:
         driven_at = turn.state.driven_at
-        if driven_at is None or budget.limit_of(turn.state, "seconds") is None:
+        if driven_at is None or turn.state.limit_of("seconds") is None:
             return
 
         def charge(draft: Draft) -> None:
@@ -93,6 +93,9 @@ class Core:
         turn.unit("time", charge)
 
     def _fold(self, turn: Turn, item: Input) -> None:
+        if turn.state.ending is not None:
+            self._after_the_end(turn, item)
+            return
         try:
             turn.unit(fold.describe(item), lambda draft: fold.FOLDS[type(item)](turn, draft, item))
         except Exception as error:
@@ -103,6 +106,15 @@ class Core:
         elif isinstance(item, Drive):
             for question_id in sorted(turn.state.asked.values()):
                 self._fold(turn, Expired(question_id))
+
+    def _after_the_end(self, turn: Turn, item: Input) -> None:
+        """Nothing changes a run that has ended; what still comes is noted, or refused."""
+        ended = turn.state.run.state.name
+        if isinstance(item, Answer):
+            error = AnswerRefused(item.choice, f"the run has ended as {ended}", ())
+            turn.commands.append(Refuse(item.token, error))
+        elif isinstance(item, (Result, Judged)):
+            turn.unit(fold.describe(item), partial(fold.note_late, item=item))
 
     def _fold_again(self, turn: Turn, item: Input, error: Exception) -> None:
         """Fold an input whose unit raised as what it means instead."""
@@ -121,10 +133,13 @@ class Core:
                 turn.unit(
                     f"broken {fold.describe(item)}", partial(again, failure_id=item.failure_id)
                 )
+            elif isinstance(item, Drive):
+                raise error
             else:
                 self._break(turn, error)
         except Exception as second:
-            self._break(turn, second)
+            # What it was about stays under way for ever: there is nothing to wait for.
+            rest.force_failure(turn, f"{why}; then {settle.describe_error(second)[0]}")
 
     def _break(self, turn: Turn, error: Exception) -> None:
         """End the run as FAILED, orderly if that is possible, at once if it is not."""
@@ -143,6 +158,7 @@ def _fail_instead(
 ) -> None:
     """A result whose unit raised becomes a failure of its step."""
     step = draft.step(item.step_id)
+    fold.charge_usage(draft, item)
     message = f"the result could not be taken: {why}"
     if step.state is StepState.RUNNING:
         facts = {"attempt": item.attempt, "executed": True, "reported": False, "now": draft.now}

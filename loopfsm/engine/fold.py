@@ -51,12 +51,10 @@ STRATEGY_OF: Mapping[str, str] = {
 def fold_result(turn: Turn, draft: Draft, result: Result) -> None:
     """An attempt ended: record it and judge it, or fail the step."""
     step = draft.step(result.step_id)
-    usage = (("tokens", float(result.tokens)), ("cost", result.cost))
-    draft.charge(CHARGED, ("step", step.id), *usage)
+    charge_usage(draft, result)
     trigger = "record" if result.failure is None else "fail_evaluation"
     if step.state is not StepState.RUNNING or not draft.may(step, trigger, attempt=result.attempt):
-        facts = {"stands": step.state.value, "attempt": result.attempt, "message": result.message}
-        draft.note(LATE_RESULT, step.id, result.attempt, facts)
+        note_late(draft, result)
     elif result.failure is None:
         attempt, output = result.attempt, result.output
         step = draft.fire(step, "record", attempt=attempt, output=output, now=turn.now)
@@ -76,6 +74,21 @@ def fold_result(turn: Turn, draft: Draft, result: Result) -> None:
         )
 
 
+def charge_usage(draft: Draft, item: Result | Judged) -> None:
+    """What an attempt used is used, whatever becomes of its result."""
+    if isinstance(item, Result):
+        usage = (("tokens", float(item.tokens)), ("cost", item.cost))
+        draft.charge(CHARGED, ("step", item.step_id), *usage)
+
+
+def note_late(draft: Draft, item: Result | Judged) -> None:
+    """Put a result or verdict on record that comes after its attempt was given up."""
+    facts = {"stands": draft.step(item.step_id).state.value, "message": ""}
+    if isinstance(item, Result):
+        facts["message"] = item.message
+    draft.note(LATE_RESULT, item.step_id, item.attempt, facts)
+
+
 def fold_judged(turn: Turn, draft: Draft, judged: Judged) -> None:
     """An awaited verdict came: pass or fail the step it belongs to, if it still stands there."""
     step = draft.step(judged.step_id)
@@ -87,8 +100,7 @@ def fold_judged(turn: Turn, draft: Draft, judged: Judged) -> None:
     if step.state is expected and draft.may(step, trigger, attempt=judged.attempt):
         judge(draft, step, judged.evaluation, judged.verification)
     else:
-        facts = {"stands": step.state.value, "attempt": judged.attempt}
-        draft.note(LATE_RESULT, step.id, judged.attempt, facts)
+        note_late(draft, judged)
 
 
 def judge(
@@ -275,6 +287,8 @@ def fold_cancel(turn: Turn, draft: Draft, cancel: Cancel) -> None:
 
 def fail_run(draft: Draft, kind: FailureKind, message: str, evidence: Mapping[str, Any]) -> None:
     """Create a failure that concerns the run; an open one about a budget gives way."""
+    if kind is FailureKind.BROKEN and draft.draining is not None:
+        fail_recovery(draft, draft.draining, message, {})  # an end by choice is none any more
     withdraw_run_failure(draft, message)
     draft.create(
         Failure(

@@ -7,31 +7,18 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import attrs
-
 from loopfsm.engine import budget, fold
 from loopfsm.engine.turn import Turn
-from loopfsm.errors import CoreBroken, LoopfsmError, PostconditionViolated
+from loopfsm.errors import CoreBroken, PostconditionViolated, RecoveryRefused
 from loopfsm.model.failure import RUN, SETTLED, FailureKind, FailureState
 from loopfsm.model.step import FINAL, Step, StepState
-from loopfsm.recovery.base import RecoveryResult
 from loopfsm.recovery.ladder import decide
 from loopfsm.unit import Draft
 
 
-@attrs.frozen(auto_exc=True)
-class RecoveryRefused(LoopfsmError):
-    """A handler returned success=False: the unit is undone, the result is the evidence."""
-
-    result: RecoveryResult
-
-    def __str__(self) -> str:
-        return self.result.message
-
-
 def settle(turn: Turn) -> None:
     """Decide, apply and start until nothing more follows without the world."""
-    while turn.end is None:
+    while turn.end is None and turn.state.ending is None:
         decided = [decide_one(turn, failure_id) for failure_id in oldest_first(turn, "undecided")]
         applied = [apply_one(turn, failure_id) for failure_id in oldest_first(turn, "planned")]
         if any(decided) or any(applied):
@@ -114,7 +101,7 @@ def apply(turn: Turn, draft: Draft, failure_id: str) -> None:
         draft.fire(failure, "begin", in_flight=in_flight, why=failure.reason)
     result = turn.registry.execute(strategy, case, prepared, draft)
     if not result.success:
-        raise RecoveryRefused(result)
+        raise RecoveryRefused(strategy, result.message, result.evidence)
     if draft.ending is not None:
         end_run(draft)
     else:
@@ -154,7 +141,7 @@ def end_run(draft: Draft) -> None:
 def describe_error(error: Exception) -> tuple[str, dict[str, object]]:
     """What went wrong, in one line, and the evidence to keep."""
     if isinstance(error, RecoveryRefused):
-        return error.result.message, dict(error.result.evidence)
+        return error.message, dict(error.evidence)
     kind = type(error).__name__
     lines = traceback.format_exception(error)
     evidence: dict[str, object] = {"error": kind, "traceback": "".join(lines)}
@@ -182,7 +169,7 @@ def start_ready(turn: Turn) -> bool | None:
             return None
         facts = {
             "held_by": turn.state.holder_of(step_id),
-            "spent_budget": budget.spent_budget(turn.state),
+            "spent_budget": budget.spent_budget(turn.state, step),
             "now": turn.now,
         }
         if turn.machines.step.explain(step, "start", **facts):
@@ -216,10 +203,10 @@ def ask_about_budget(turn: Turn, refused: bool | None) -> bool:
 
 def report_spent_budget(turn: Turn, draft: Draft) -> None:
     """Make the spent budget a failure of the run, which its ladder then handles."""
-    name = budget.spent_budget(turn.state)
+    name = budget.first_spent(turn.state, budget.RUN_BUDGETS)
     if name is None:
         raise CoreBroken("a start was refused for a budget, but none is spent")
-    limit, spent = budget.limit_of(turn.state, name), turn.state.spent.get(name, 0)
+    limit, spent = turn.state.limit_of(name), turn.state.spent.get(name, 0)
     message = f"the budget {name} is spent: {spent:g} of {limit:g}"
     evidence = {"budget": name, "spent": spent, "limit": limit}
     fold.fail_run(draft, FailureKind.BUDGET_SPENT, message, evidence)

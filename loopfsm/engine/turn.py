@@ -8,7 +8,7 @@ import attrs
 
 from loopfsm.engine.inputs import CallTool, Command, Due, Evaluate, Expired, Prepare, Verify, WakeAt
 from loopfsm.model.event import Unit
-from loopfsm.model.failure import RUN, UNDECIDED, Failure, FailureState
+from loopfsm.model.failure import RUN, UNDECIDED, Failure, FailureKind, FailureState
 from loopfsm.model.loop_state import LoopState, RunState, RunView
 from loopfsm.model.question import Question, QuestionState
 from loopfsm.model.step import FAILED_STATES, Step, StepState
@@ -66,7 +66,8 @@ def case_of(failure: Failure, view: RunView, state: RunState, now: float) -> Rec
         state=view,
         policy=state.plan.policy,
         now=now,
-        granted=failure.ordered and failure.state not in UNDECIDED,
+        granted=failure.kind is FailureKind.CANCELLED
+        or (failure.ordered and failure.state not in UNDECIDED),
         critical_failed=_critical_failed(state),
     )
 

@@ -116,6 +116,9 @@ class RunView(Protocol):
     def question_of(self, subject: str) -> Question | None:
         """The one open question about a step (or the run)."""
 
+    def left_of(self, budget: str) -> float | None:
+        """What is left of a run's budget; None: it has no limit."""
+
     def holder_of(self, step_id: str) -> str | None:
         """The failure whose planned recovery is going to write this step."""
 
@@ -223,6 +226,17 @@ class RunState:
     def question_of(self, subject: str) -> Question | None:
         question_id = self.asked.get(subject)
         return None if question_id is None else self.questions[question_id]
+
+    def limit_of(self, budget: str) -> float | None:
+        """The limit of a run's budget: what a person raised it to, else the plan's, or None."""
+        raised = self.limits.get(budget)
+        planned: float | None = getattr(self.plan.policy.budget, budget)
+        return planned if raised is None else raised
+
+    def left_of(self, budget: str) -> float | None:
+        """What is left of a run's budget; None: it has no limit."""
+        limit = self.limit_of(budget)
+        return None if limit is None else limit - self.spent.get(budget, 0)
 
     def holder_of(self, step_id: str) -> str | None:
         return self.draining or self.held.get(step_id)

@@ -15,7 +15,6 @@ from collections.abc import Hashable
 
 from attrs import field, frozen
 
-from loopfsm.engine.budget import limit_of
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import (
     Answer,
@@ -247,7 +246,7 @@ def key_of(node: Node) -> Hashable:
     state = node.state
     policy = state.plan.policy
     steps = tuple(_step_key(node, state.step(spec.id)) for spec in state.plan.steps)
-    calls = limit_of(state, "tool_calls")
+    calls = state.limit_of("tool_calls")
     left = None if calls is None else min(max(calls - node.memories.starts, -1), 2)
     spent = None if calls is None else min(calls - state.spent.get("tool_calls", 0), 2)
     slots = policy.max_parallel < len(steps)

@@ -185,6 +185,10 @@ SMALL_PLANS = (
     ),
     SmallPlan(name="cancelled, two crashes", plan=_plan(A, LONE_B), cancelled=True, crashes=2),
     SmallPlan(
+        name="less time than a backoff takes",
+        plan=_plan(A, LONE_B, ladder={UNCLASSIFIED: (BACKOFF,)}, budget=Budget(seconds=0.5)),
+    ),
+    SmallPlan(
         name="run budget, a slow strategy",
         plan=_plan(A, LONE_B, ladder={UNCLASSIFIED: ("RECONSIDER",)}, budget=Budget(tool_calls=1)),
         slow=True,

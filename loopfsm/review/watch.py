@@ -13,7 +13,6 @@ from typing import Any
 import attrs
 from attrs import evolve, field, frozen
 
-from loopfsm.engine.budget import limit_of
 from loopfsm.engine.inputs import Answer, Command, Drive, Input, Judged, Refuse, Result
 from loopfsm.engine.state import state_of
 from loopfsm.model.event import CREATED, LATE_RESULT, Event, Unit
@@ -154,6 +153,11 @@ class _Watch:
         ordered = failure is not None and failure.ordered
         if to is StepState.ABSTAINED and not ordered and self._critical_failed():
             self._say(f"{step.id} abstains although a critical step stands failed")
+        if to is StepState.RETRY_PENDING:
+            left = self.before.left_of("seconds")
+            wait = event.changes["not_before"] - event.at
+            if left is not None and wait and wait >= left:
+                self._say(f"{step.id} waits {wait:g} s, and the run has {left:g} s left")
         if to is StepState.SKIPPED:
             self.skipped = True
             if failure is not None and not ordered and not step.spec.optional:
@@ -169,7 +173,7 @@ class _Watch:
 
     def _see_start(self, step: Step) -> None:
         self.starts += 1
-        limit = limit_of(self.before, "tool_calls")
+        limit = self.before.limit_of("tool_calls")
         raised = [i.raised_to for i in self.inputs if isinstance(i, Answer) and i.raised_to]
         if limit is not None and self.starts > max([limit, *raised]):
             self._say(f"{step.id} starts although the budget tool_calls is spent")

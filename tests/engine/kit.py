@@ -22,7 +22,7 @@ from loopfsm.model.failure import Failure, FailureKind, FailureState
 from loopfsm.model.loop_state import LoopState, Map, Run, RunState
 from loopfsm.model.plan import Plan, Policy
 from loopfsm.model.question import Question
-from loopfsm.model.step import FINAL, IN_FLIGHT, Step, StepSpec, StepState
+from loopfsm.model.step import Step, StepSpec, StepState
 from loopfsm.ports import Tool
 from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
 from loopfsm.recovery.registry import RecoveryRegistry, default_registry
@@ -225,7 +225,7 @@ def core_with(broken: Row, registry: RecoveryRegistry | None = None, **changes: 
 
 
 class SlowRetry(RecoveryHandler):
-    """Awaits a preparation, and holds every step that is neither finished nor in flight."""
+    """Awaits a preparation, and holds every step that has not been started."""
 
     strategy: ClassVar[str] = "SLOW_RETRY"
     trigger = "retry"
@@ -241,8 +241,8 @@ class SlowRetry(RecoveryHandler):
 
     def scope(self, case: RecoveryCase) -> tuple[str, ...]:
         steps = (case.state.step(each.id) for each in case.state.plan.steps)
-        left_out = (*FINAL, *IN_FLIGHT)
-        others = [s.id for s in steps if s.state not in left_out and s.id != case.failure.subject]
+        not_started = (StepState.PENDING, StepState.READY, StepState.RETRY_PENDING)
+        others = [step.id for step in steps if step.state in not_started]
         return (case.failure.subject, *others)
 
     async def prepare(self, case: RecoveryCase) -> object:

@@ -343,7 +343,7 @@ def test_the_question_is_withdrawn_while_a_recovery_holds_the_refused_step() -> 
     hand = refused_b(SlowRetry())
     hand.give(failed("a", kind=FailureKind.NOT_EXECUTED))
     assert (LoopState.RECOVERING, {}) == (hand.loop, dict(hand.state.asked))
-    hand.give(Prepared("F1" if hand.state.failure("F1").subject == "a" else "F2", 1))
+    hand.give(Prepared(hand.state.unsettled["a"], 1))
     states = [hand.state.questions[name].state for name in ("Q1", "Q2")]
     assert [QuestionState.WITHDRAWN, QuestionState.OPEN] == states
 

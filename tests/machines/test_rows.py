@@ -281,6 +281,14 @@ def test_a_question_can_be_answered(what: str) -> None:
     refuse(EMPTY_QUESTIONS[what], "STEP-22", "one_question_is_open")
 
 
+@pytest.mark.parametrize("row_id", ["STEP-12", "STEP-13"])
+def test_an_answer_settles_its_question(row_id: str) -> None:
+    """A step does not leave its question while that still stands open."""
+    situation = SITUATIONS[row_id, "answer_became_the_plan"]
+    _, step, plan = situation.right
+    refuse(attrs.evolve(situation, wrong=(step, plan)), row_id, "answer_became_the_plan")
+
+
 def skipping_optional(b: Any) -> Situation:
     """The optional step `a` is skipped with a dependent `b`: alone, and with it."""
     a = step_in(S.READY, spec=OPTIONAL)

@@ -127,6 +127,7 @@ NOTICED_BY = {
     ("step", "STEP-12", "failed_in_evaluation"): JUDGED,
     ("step", "STEP-20", "retries_left_or_granted"): REPEATS,
     ("step", "STEP-20", "effect_is_known"): REPEATS,
+    ("step", "STEP-20", "delay_fits_the_time_left"): "less time than a backoff takes",
     ("step", "STEP-21", "delay_elapsed"): JUDGED,
     ("step", "STEP-23", "abstention_allowed_or_granted"): CRITICAL,
 }

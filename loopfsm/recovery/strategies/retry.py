@@ -24,6 +24,11 @@ def retries_left_or_granted(step: Step, *, max_retries: int, granted: bool) -> b
     return granted or step.retry_count < max_retries
 
 
+def delay_fits_the_time_left(step: Step, *, delay: float, seconds_left: float | None) -> bool:
+    """The wait ends before the run's time is spent (B2)."""
+    return delay == 0 or seconds_left is None or delay < seconds_left
+
+
 # Update
 
 
@@ -60,7 +65,7 @@ RETRY_ROW = Row(
     trigger="retry",
     source=FAILED_STATES,
     target=StepState.RETRY_PENDING,
-    guards=(retries_left_or_granted, effect_is_known),
+    guards=(retries_left_or_granted, effect_is_known, delay_fits_the_time_left),
     update=order_retry,
     ensures=(retry_is_counted, attempt_is_cleared, delay_is_on_record),
 )
@@ -74,8 +79,13 @@ class Retry(RecoveryHandler):
     trigger = "retry"
 
     def facts(self, case: RecoveryCase) -> Mapping[str, Any]:
-        limit = case.policy.retries_of(case.failed_step.spec)
-        return {"max_retries": limit, "granted": case.granted, "now": case.now, "delay": 0.0}
+        return {
+            "max_retries": case.policy.retries_of(case.failed_step.spec),
+            "granted": case.granted,
+            "now": case.now,
+            "delay": 0.0,
+            "seconds_left": case.state.left_of("seconds"),
+        }
 
     def apply(self, case: RecoveryCase, prepared: object, unit: Draft) -> RecoveryResult:
         step = unit.fire(case.failed_step, "retry", **self.facts(case))

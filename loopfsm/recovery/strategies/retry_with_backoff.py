@@ -75,6 +75,7 @@ class RetryWithBackoff(RecoveryHandler):
             "granted": case.granted,
             "now": case.now,
             "delay": backoff_delay(case.policy, step.retry_count),
+            "seconds_left": case.state.left_of("seconds"),
         }
 
     def apply(self, case: RecoveryCase, prepared: object, unit: Draft) -> RecoveryResult:
