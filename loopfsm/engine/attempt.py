@@ -187,7 +187,7 @@ def resolve(value: Any, state: RunState, environment: Mapping[str, str]) -> Any:
     if isinstance(value, EnvironmentValue):
         if value.name not in environment:
             raise ToolFailed(f"the environment variable {value.name} is not set", False)
-        return environment[value.name]
+        return value.looked_up(environment)
     if isinstance(value, Mapping):
         return {key: resolve(item, state, environment) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

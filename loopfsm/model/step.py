@@ -79,6 +79,29 @@ class EnvironmentValue:
 
     name: str
 
+    def looked_up(self, environment: Mapping[str, str]) -> FromEnvironment:
+        """The value, as text that knows where it comes from; KeyError when it is not set."""
+        return FromEnvironment(environment[self.name], self.name)
+
+
+class FromEnvironment(str):
+    """The value of an environment variable. What is shown or kept is `$NAME` in its place."""
+
+    __slots__ = ("name",)
+
+    def __new__(cls, value: str, name: str) -> FromEnvironment:
+        """Keep the name beside the value."""
+        found = super().__new__(cls, value)
+        found.name = name
+        return found
+
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """What stands for the value wherever people or files can see it."""
+        return f"${self.name}"
+
 
 def output(step_id: str, *path: str) -> Output:
     """Refer, in the args of a step, to what `step_id` returned (or the part at `path`)."""

@@ -132,7 +132,7 @@ def _program_tool(
 def _looked_up(value: Any, environment: Mapping[str, str]) -> Any:
     """A tool is made anew by whoever loads the plan, so its variables are looked up at once."""
     if isinstance(value, EnvironmentValue):
-        return environment[value.name]
+        return value.looked_up(environment)
     if isinstance(value, Mapping):
         return {key: _looked_up(item, environment) for key, item in value.items()}
     if isinstance(value, list):

@@ -16,6 +16,7 @@ from typing import IO, Any
 from attrs import field, frozen
 
 from loopfsm.errors import ToolError, ToolFailed
+from loopfsm.model.step import FromEnvironment
 from loopfsm.ports import Clock, ToolContext
 from loopfsm.tools.process import Group, Output, within
 
@@ -46,6 +47,13 @@ class _Program:
     cwd: str
     env: Mapping[str, str]
     stdin: str | None
+
+    @property
+    def told(self) -> str | list[str]:
+        """What results say was run: values of the environment by their names."""
+        if isinstance(self.command, str):
+            return self.command
+        return [p.shown if isinstance(p, FromEnvironment) else p for p in self.command]
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -256,7 +264,7 @@ def _result(
 ) -> dict[str, Any]:
     result: dict[str, Any] = {
         "status": "success" if return_code == 0 else "error",
-        "command": program.command if isinstance(program.command, str) else list(program.command),
+        "command": program.told,
         "stdout": out.text,
         "stderr": err.text,
         "return_code": return_code,
