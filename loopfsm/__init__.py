@@ -4,7 +4,7 @@
 fails it recovers, stops or asks, within declared budgets. The names in `__all__` are
 public and stable; everything else may change.
 
-Names that would load networkx are resolved on first use.
+Names that would load networkx, or all the strategies, are resolved on first use.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from loopfsm.errors import (
     PlanError,
     PostconditionViolated,
     Problem,
+    RecoveryRefused,
     Refused,
     ToolError,
     ToolFailed,
@@ -34,13 +35,14 @@ from loopfsm.lifecycle import Lifecycle, Row
 from loopfsm.model.failure import RecoveryStrategy
 from loopfsm.model.loop_state import LoopState
 from loopfsm.model.plan import Budget, Plan, Policy, WhenExhausted
-from loopfsm.model.step import Call, StepSpec, StepState, output
-from loopfsm.ports import ToolContext
-from loopfsm.recovery.base import RecoveryHandler
+from loopfsm.model.step import Call, EnvironmentValue, StepSpec, StepState, Verdict, output
+from loopfsm.ports import Judgement, ToolContext
 from loopfsm.tools.registry import ToolRegistry, tool
 
 if TYPE_CHECKING:
     from loopfsm.engine.loop import Loop, Outcome
+    from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
+    from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 
 __version__ = "0.1.0"
 
@@ -53,7 +55,9 @@ __all__ = [
     "CoreBroken",
     "DefinitionError",
     "DriveRefused",
+    "EnvironmentValue",
     "FactMissing",
+    "Judgement",
     "Lifecycle",
     "LifecycleError",
     "Loop",
@@ -65,7 +69,11 @@ __all__ = [
     "Policy",
     "PostconditionViolated",
     "Problem",
+    "RecoveryCase",
     "RecoveryHandler",
+    "RecoveryRefused",
+    "RecoveryRegistry",
+    "RecoveryResult",
     "RecoveryStrategy",
     "Refused",
     "Row",
@@ -76,8 +84,10 @@ __all__ = [
     "ToolFailed",
     "ToolRegistry",
     "TransitionRefused",
+    "Verdict",
     "WhenExhausted",
     "__version__",
+    "default_registry",
     "output",
     "tool",
 ]
@@ -85,6 +95,11 @@ __all__ = [
 _ON_FIRST_USE = {
     "Loop": "loopfsm.engine.loop",
     "Outcome": "loopfsm.engine.loop",
+    "RecoveryCase": "loopfsm.recovery.base",
+    "RecoveryHandler": "loopfsm.recovery.base",
+    "RecoveryRegistry": "loopfsm.recovery.registry",
+    "RecoveryResult": "loopfsm.recovery.base",
+    "default_registry": "loopfsm.recovery.registry",
 }
 
 
