@@ -19,7 +19,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -112,6 +112,7 @@ def facts_read_by(function: Function) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
+@cache
 def says(function: Function) -> str:
     """What a function claims: the first line of its docstring, else its name."""
     text = inspect.getdoc(function)
@@ -159,6 +160,7 @@ class Lifecycle(Generic[N]):
         self._triggers: dict[Enum, tuple[str, ...]] = {}
         for source, trigger in self._by_trigger:
             self._triggers[source] = (*self._triggers.get(source, ()), trigger)
+        self._allowed = {state: self._describe_ways_out(state) for state in self.states}
         functions = {f for row in self.rows for f in _functions_of(row)}
         functions.update(f for group in self.invariants.values() for f in group)
         self._reads = {function: facts_read_by(function) for function in functions}
@@ -203,7 +205,11 @@ class Lifecycle(Generic[N]):
 
     def may(self, noun: N, trigger: str, **facts: Any) -> bool:
         """Whether `fire` would take a row; asks the guards only, changes nothing."""
-        return self.explain(noun, trigger, **facts).row is not None
+        self._refuse_stranger(noun)
+        return any(
+            all(self._ask(guard, facts, noun) for guard in row.guards)
+            for row in self._by_trigger.get((noun.state, trigger), ())
+        )
 
     def explain(self, noun: N, trigger: str, **facts: Any) -> Explanation:
         """Which row `trigger` would take, which guard refuses each row before it, what else may."""
@@ -222,6 +228,9 @@ class Lifecycle(Generic[N]):
 
     def allowed_from(self, state: Enum) -> tuple[str, ...]:
         """Every trigger that leaves `state`, each with the guards of its rows."""
+        return self._allowed[state]
+
+    def _describe_ways_out(self, state: Enum) -> tuple[str, ...]:
         found: dict[str, list[str]] = {}
         for row in self.rows:
             if state in row.source:

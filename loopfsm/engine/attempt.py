@@ -26,7 +26,7 @@ log = logging.getLogger("loopfsm")
 NOT_CHECKED = Judgement(Verdict.NOT_CHECKED)
 PASSED = Judgement(Verdict.PASSED)
 
-FAILED_STATUSES = frozenset({"error", "failed", "denied"})
+FAILED_STATUSES = ("error", "failed", "denied")
 """Values of `status` with which a returned mapping reports that the tool failed."""
 
 GIVE_UP_S = 5.0

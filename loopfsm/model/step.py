@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from attrs import field, frozen
@@ -120,12 +121,16 @@ def references(value: object) -> Iterator[Output]:
             yield from references(item)
 
 
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+"""The default of every mapping: one for all, since there are as many as steps."""
+
+
 @frozen
 class Call:
     """A tool and the arguments it is called with."""
 
     tool: str
-    args: Mapping[str, Any] = field(factory=dict)
+    args: Mapping[str, Any] = EMPTY
 
 
 def _as_tuple(ids: Iterable[str]) -> tuple[str, ...]:
@@ -138,7 +143,7 @@ class StepSpec:
 
     id: str
     tool: str
-    args: Mapping[str, Any] = field(factory=dict)
+    args: Mapping[str, Any] = EMPTY
     needs: tuple[str, ...] = field(default=(), converter=_as_tuple)
     description: str = ""
     verify: Call | None = None
@@ -194,7 +199,7 @@ class Step:
     """The attempt after which a person granted a repeat; -1: never."""
     failed_in: StepState | None = None
     """The failed state a waiting step came from."""
-    metadata: Mapping[str, Any] = field(factory=dict)
+    metadata: Mapping[str, Any] = EMPTY
 
     @property
     def id(self) -> str:

@@ -22,10 +22,11 @@ from loopfsm.model.failure import Failure, FailureKind, FailureState
 from loopfsm.model.loop_state import LoopState, Map, Run, RunState
 from loopfsm.model.plan import Plan, Policy
 from loopfsm.model.question import Question
-from loopfsm.model.step import Step, StepSpec, StepState
+from loopfsm.model.step import StepSpec, StepState
 from loopfsm.ports import Tool
 from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
 from loopfsm.recovery.registry import RecoveryRegistry, default_registry
+from loopfsm.recovery.strategies.retry import Retry
 from loopfsm.testing import FakeClock, ScriptedTool
 from loopfsm.unit import Draft
 
@@ -205,10 +206,9 @@ def row(trigger: str, target: Enum, source: Enum | None = None) -> Row:
     )
 
 
-def core_with(broken: Row, registry: RecoveryRegistry | None = None, **changes: Any) -> Core:
+def core_with(broken: Row, on: Core = CORE, **changes: Any) -> Core:
     """A core in whose machines one row is not what it should be."""
-    registry = registry or default_registry()
-    machines = registry.machines
+    machines = on.machines
     name = next(name for name, each in machines.by_name().items() if broken in each.rows)
     machine = machines.by_name()[name]
     other: Lifecycle[Any] = Lifecycle(
@@ -218,26 +218,35 @@ def core_with(broken: Row, registry: RecoveryRegistry | None = None, **changes: 
         rows=[attrs.evolve(r, **changes) if r == broken else r for r in machine.rows],
         invariants=machine.invariants,
     )
-    return Core(registry, attrs.evolve(machines, **{name: other}))
+    return Core(on.registry, attrs.evolve(machines, **{name: other}))
 
 
-# A strategy of our own
+# Strategies of our own
 
 
-class SlowRetry(RecoveryHandler):
+class RetryOfOurs(RecoveryHandler):
+    """A strategy of our own that does as RETRY does."""
+
+    strategy: ClassVar[str] = "RETRY_OF_OURS"
+    trigger = "retry"
+
+    def facts(self, case: RecoveryCase) -> Mapping[str, Any]:
+        return Retry().facts(case)
+
+    def apply(self, case: RecoveryCase, prepared: object, unit: Draft) -> RecoveryResult:
+        return Retry().apply(case, prepared, unit)
+
+
+class SlowRetry(RetryOfOurs):
     """Awaits a preparation, and holds every step that has not been started."""
 
     strategy: ClassVar[str] = "SLOW_RETRY"
-    trigger = "retry"
     prepares = True
 
     def __init__(self) -> None:
         self.cases: list[RecoveryCase] = []
         self.may_end = asyncio.Event()
         self.began = asyncio.Event()
-
-    def facts(self, case: RecoveryCase) -> dict[str, Any]:
-        return {"max_retries": 9, "granted": case.granted, "now": case.now, "delay": 0.0}
 
     def scope(self, case: RecoveryCase) -> tuple[str, ...]:
         steps = (case.state.step(each.id) for each in case.state.plan.steps)
@@ -250,13 +259,6 @@ class SlowRetry(RecoveryHandler):
         self.began.set()
         await self.may_end.wait()
         return "prepared"
-
-    def apply(self, case: RecoveryCase, prepared: object, unit: Draft) -> RecoveryResult:
-        step: Step = unit.fire(case.failed_step, "retry", **self.facts(case))
-        step = unit.fire(step, "due", now=case.now, unmet=unit.unmet(step.id))
-        return RecoveryResult(
-            success=True, new_state=LoopState.ITERATION_COMPLETE, step_status=step.state
-        )
 
 
 def registry_with(*handlers: RecoveryHandler) -> RecoveryRegistry:

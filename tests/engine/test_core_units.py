@@ -193,7 +193,6 @@ def test_the_failure_keeps_what_broke() -> None:
     assert RECORD.id == hand.state.failure("F1").evidence["row"]
 
 
-@pytest.mark.xfail(reason="the charge is undone with the unit and not made again")
 def test_what_a_broken_result_spent_is_charged_all_the_same() -> None:
     """Tokens and cost are spent, whatever becomes of the result (S1)."""
     hand = Hand.on(plan_of("a"), core_with(RECORD, **broken_update("a")))
@@ -432,7 +431,6 @@ def test_the_loop_rests_where_its_nouns_say(plan: Plan, numbers: Calls) -> None:
         assert (LoopState.RECOVERING if recovering else otherwise) is state.run.state
 
 
-@pytest.mark.xfail(reason="the undecided failure is decided again, and the end forced again")
 def test_a_run_that_was_ended_by_force_takes_what_still_comes() -> None:
     """A late result and the driver's leave are taken after the end, however it came (S31)."""
 

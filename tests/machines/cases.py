@@ -243,7 +243,13 @@ CASES: Mapping[str, Case] = {
     ),
     "STEP-14": Case(),
     "STEP-20": Case(
-        facts={"max_retries": 1, "granted": False, "now": NOW, "delay": 2.0},
+        facts={
+            "max_retries": 1,
+            "granted": False,
+            "now": NOW,
+            "delay": 2.0,
+            "seconds_left": None,
+        },
         changes={
             **NO_EXECUTION,
             "retry_count": 1,

@@ -41,6 +41,7 @@ DENIALS: Mapping[tuple[str, str], Denial] = {
     ),
     ("STEP-20", "retries_left_or_granted"): Denial(facts={"max_retries": 0}),
     ("STEP-20", "effect_is_known"): Denial(fields=_ACTED_UNKNOWN),
+    ("STEP-20", "delay_fits_the_time_left"): Denial(facts={"seconds_left": 2.0}),
     ("STEP-21", "delay_elapsed"): Denial(facts={"now": 89.9}),
     ("STEP-23", "abstention_allowed_or_granted"): Denial(facts={"critical_failed": True}),
     ("FAIL-01", "is_a_recovery"): Denial(facts={"strategy": "TERMINATE"}),

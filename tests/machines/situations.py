@@ -96,11 +96,13 @@ def _answer(row_id: str, failed_in: Any) -> Situation:
 
 
 def _overlap(row_id: str, first: Any) -> Situation:
-    """A second plan of the same unit takes a step of the first one's scope."""
+    """An earlier unit's plan holds a step of the scope; `right` makes it give way (B33)."""
     failed_b = step_in(S.EVALUATION_FAILED, spec=spec("b", "a"))
+    holder = failure_in(F.RECOVERY_PLANNED, number=2, subject="b", scope=("b", "a"))
     plan = take(row_id, "F1")
-    apart, over = (take("FAIL-01", "F2", scope=scope) for scope in (("b",), ("b", "a")))
-    return Situation(world(FAILED_A, failed_b, first, F2_OF_B), (plan, over), (plan, apart))
+    return Situation(
+        world(FAILED_A, failed_b, first, holder), (plan,), (take("FAIL-07", "F2"), plan)
+    )
 
 
 def _ending(row_id: str) -> dict[tuple[str, str], Situation]:

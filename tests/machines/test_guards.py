@@ -13,7 +13,10 @@ from loopfsm.lifecycles.question import deadline_has_passed, number_fits_the_cho
 from loopfsm.lifecycles.step import effect_is_known, optional_or_granted
 from loopfsm.model.step import IN_FLIGHT, StepState
 from loopfsm.recovery.strategies.abstain import abstention_allowed_or_granted
-from loopfsm.recovery.strategies.retry import retries_left_or_granted
+from loopfsm.recovery.strategies.retry import (
+    delay_fits_the_time_left,
+    retries_left_or_granted,
+)
 from tests.machines.cases import NOW, Q, S, question_in, spec, step_in
 
 BOTH = (False, True)
@@ -77,6 +80,16 @@ def test_how_often_a_step_may_be_retried(retry_count: int, granted: bool, left: 
     """N means N retries after the first run, and a person outranks N (B11, D4)."""
     step = step_in(S.EVALUATION_FAILED, retry_count=retry_count)
     assert left is retries_left_or_granted(step, max_retries=2, granted=granted)
+
+
+@pytest.mark.parametrize(
+    ("delay", "left", "fits"),
+    [(0.0, None, True), (0.0, 0.0, True), (5.0, None, True), (5.0, 5.0, False), (5.0, 5.1, True)],
+)
+def test_no_wait_outlasts_the_time_of_the_run(delay: float, left: float | None, fits: bool) -> None:
+    """A delay must end before the time left does; no delay, or no limit, always fits (B2)."""
+    step = step_in(S.EVALUATION_FAILED)
+    assert fits is delay_fits_the_time_left(step, delay=delay, seconds_left=left)
 
 
 @pytest.mark.parametrize(("may", "critical", "granted"), list(product(BOTH, BOTH, BOTH)))

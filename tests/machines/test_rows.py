@@ -37,6 +37,7 @@ from tests.machines.denials import DENIALS, Denial
 from tests.machines.mutants import ENSURES, INVARIANTS, Mutant
 from tests.machines.situations import (
     EMPTY_QUESTIONS,
+    F1,
     F2_OF_B,
     SITUATIONS,
     Action,
@@ -313,13 +314,25 @@ def test_a_dependent_that_only_waits_for_an_optional_step_goes_on_without_it() -
     assert ("a",) == after.run.without
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Draft hands a held step to the newcomer before the contract asks"
-)
-def test_a_scope_that_another_unit_holds_is_not_taken_over() -> None:
-    """A plan over a step that an earlier unit's plan holds is undone (B33)."""
-    held = failure_in(F.RECOVERY_PLANNED)
+def test_two_plans_of_one_unit_do_not_share_a_step() -> None:
+    """Of two plans in one unit the first keeps a step they share; the unit is undone (B33)."""
     failed_b = step_in(S.EVALUATION_FAILED, spec=spec("b", "a"))
-    state = world(step_in(S.EVALUATION_FAILED), failed_b, held, F2_OF_B)
-    with pytest.raises(PostconditionViolated):
-        draft_of(state, (take("FAIL-01", "F2", scope=("b", "a")),)).finish("overlap")
+    state = world(step_in(S.EVALUATION_FAILED), failed_b, F1, F2_OF_B)
+    plans = (take("FAIL-01", "F1"), take("FAIL-01", "F2", scope=("b", "a")))
+    draft = draft_of(state, plans)
+    assert ("F1", "F2") == (draft.holder_of("a"), draft.holder_of("b"))
+    with pytest.raises(PostconditionViolated) as violated:
+        draft.finish("overlap")
+    assert ("F2", "scopes_are_disjoint") == (violated.value.id, violated.value.function)
+
+
+def test_a_plan_that_is_dropped_gives_back_what_it_held_and_no_more() -> None:
+    """Withdrawing one plan leaves the steps that another holds where they are (B33)."""
+    failed_b = step_in(S.EVALUATION_FAILED, spec=spec("b", "a"))
+    holders = [
+        failure_in(F.RECOVERY_PLANNED, number=number, subject=subject, scope=(subject,))
+        for number, subject in ((1, "a"), (2, "b"))
+    ]
+    state = world(step_in(S.EVALUATION_FAILED), failed_b, *holders)
+    after, _ = draft_of(state, [take("FAIL-07", "F2")]).finish("withdraw")
+    assert {"a": "F1"} == dict(after.held)

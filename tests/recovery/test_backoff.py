@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from loopfsm.engine.inputs import CallTool, Drive, Due, Result, WakeAt
 from loopfsm.engine.state import new_run
 from loopfsm.errors import PlanError
 from loopfsm.model.failure import FailureKind
-from loopfsm.model.plan import UNCLASSIFIED, Plan, Policy
+from loopfsm.model.plan import UNCLASSIFIED, Budget, Plan, Policy
 from loopfsm.model.step import StepSpec, StepState
 from loopfsm.recovery.registry import default_registry
 from loopfsm.recovery.strategies.retry_with_backoff import backoff_delay
@@ -90,9 +91,10 @@ def test_a_delay_that_is_none_is_refused(name: str, value: Any) -> None:
 # The wait
 
 
-def started() -> Advanced:
+def started(budget: Budget | None = None) -> Advanced:
     steps: Any = [StepSpec(id="a", tool="tool", idempotent=True)]  # Any: the field's converter
-    plan = Plan(goal="goal", steps=steps, policy=policy(1, cap=3))
+    words = attrs.evolve(policy(1, cap=3), budget=budget or Budget())
+    plan = Plan(goal="goal", steps=steps, policy=words)
     return CORE.advance(new_run(plan, "run-1"), [Drive()], NOW)
 
 
@@ -149,6 +151,15 @@ def test_a_timer_that_comes_twice_starts_once() -> None:
     assert (CallTool("a", 2),) == advanced.commands
     later = CORE.advance(advanced.state, [Due("a")], NOW + 2)
     assert (advanced.state, ()) == (later.state, later.commands)
+
+
+@pytest.mark.parametrize(("left", "waits"), [(1.0, False), (1.5, True)])
+def test_a_wait_longer_than_the_time_left_asks_at_once(left: float, waits: bool) -> None:
+    """A delay that the run's time does not last for is no wait, but an escalation (B2)."""
+    advanced = failed(started(Budget(seconds=left)), NOW)
+    stands = StepState.RETRY_PENDING if waits else StepState.WAITING_FOR_HUMAN
+    assert stands is advanced.state.step("a").state
+    assert waits is (advanced.state.question_of("a") is None)
 
 
 def test_retry_without_backoff_waits_for_nothing() -> None:

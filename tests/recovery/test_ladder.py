@@ -248,11 +248,13 @@ def test_a_cancelled_run_abstains_by_order() -> None:
         assert Decision("ABSTAIN", WHOLE_PLAN, (), True) == decided
 
 
-@pytest.mark.xfail(strict=True, reason="the ladder asks ABSTAIN without the person's grant")
-def test_a_person_may_cancel_where_the_policy_may_not_abstain() -> None:
-    """`may_abstain = false` binds the ladder, not the person who cancels the run."""
-    decided = decision(of_run(FailureKind.CANCELLED), may_abstain=False)
-    assert "ABSTAIN" == decided.strategy
+@pytest.mark.parametrize("may_abstain", [True, False])
+def test_a_person_may_cancel_where_the_policy_may_not_abstain(may_abstain: bool) -> None:
+    """Neither `may_abstain = false` nor a failed critical step binds who cancels the run."""
+    critical = step_in(S.EVALUATION_FAILED, spec=spec("c", critical=True))
+    of_c = failure_in(F.ESCALATED, number=2, subject="c")
+    cancelled = of_run(FailureKind.CANCELLED)
+    assert "ABSTAIN" == decision(cancelled, critical, of_c, may_abstain=may_abstain).strategy
 
 
 def test_a_broken_core_terminates() -> None:
