@@ -63,21 +63,13 @@ def bytes_reached(roots: object, seen: set[int]) -> int:
 def parts(plan: Plan, state: RunState, journal: MemoryJournal) -> dict[str, int]:
     """The bytes of each part of a finished run; what two parts share counts for the first."""
     seen: set[int] = set()
-    events = list(journal.events(state.run.id))
     found = {"the plan": bytes_reached(plan, seen), "the graph": bytes_reached(state.dag, seen)}
     outputs = [step.output for step in state.steps.values()]
     found["outputs"] = bytes_reached(outputs, seen) - sys.getsizeof(outputs)
     found["steps"] = sum(bytes_reached(step, seen) for step in state.steps.values())
     found["the map of steps"] = bytes_reached(state.steps, seen)
     found["other maps of the state"] = bytes_reached(state, seen)
-    changes = [event.changes for event in events]
-    found["changes of events"] = bytes_reached(changes, seen) - sys.getsizeof(changes)
-    facts = [(event.facts, event.spent) for event in events]
-    found["facts and spending of events"] = bytes_reached(facts, seen) - sum(
-        map(sys.getsizeof, (facts, *facts))
-    )
-    found["events themselves"] = sum(bytes_reached(event, seen) for event in events)
-    found["the journal's lists"] = bytes_reached(journal, seen)
+    found["the journal"] = bytes_reached(journal, seen)
     return found
 
 

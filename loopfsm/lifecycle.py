@@ -265,11 +265,15 @@ class Lifecycle(Generic[N]):
     def _refuse_bad_rows(self) -> None:
         seen: set[str] = set()
         for row in self.rows:
+            if not isinstance(row.source, tuple):
+                raise LifecycleError(self.name, f"row {row.id}: source is no tuple of states")
             strangers = [s for s in (*row.source, row.target) if not isinstance(s, self.states)]
             if strangers:
                 raise LifecycleError(self.name, f"row {row.id} names {strangers[0]!r}, no state")
             if not row.source:
                 raise LifecycleError(self.name, f"row {row.id} has no source state")
+            if len(set(row.source)) < len(row.source):
+                raise LifecycleError(self.name, f"row {row.id} names a source state twice")
             if row.id in seen:
                 raise LifecycleError(self.name, f"two rows have the id {row.id}")
             seen.add(row.id)

@@ -15,7 +15,7 @@ import attrs
 from attrs import frozen
 
 from loopfsm.lifecycle import Fired, Lifecycle
-from loopfsm.model.event import CREATED, GOAL_REDUCED, NOTHING, Event, Unit
+from loopfsm.model.event import CREATED, GOAL_REDUCED, Event, Unit
 from loopfsm.model.failure import (
     SETTLED,
     UNDECIDED,
@@ -34,7 +34,7 @@ from loopfsm.model.loop_state import (
 )
 from loopfsm.model.plan import Plan
 from loopfsm.model.question import Choice, Question, QuestionState
-from loopfsm.model.step import DONE, IN_FLIGHT, Step, StepState
+from loopfsm.model.step import DONE, EMPTY, FINAL, IN_FLIGHT, Step, StepState
 
 AnyNoun = Step | Failure | Question | Run
 Facts = Mapping[str, Any]
@@ -133,7 +133,7 @@ class Draft:
 
     @property
     def is_settled(self) -> bool:
-        return len(self._map("in_flight")) == 0 and len(self._map("unsettled")) == 0
+        return self._scalar("moving") == 0 and len(self._map("unsettled")) == 0
 
     @property
     def draining(self) -> str | None:
@@ -224,7 +224,7 @@ class Draft:
 
     def note(self, row: str, step_id: str, attempt: int, facts: Mapping[str, Any]) -> None:
         """Put something on record that changes nothing."""
-        self._events.append(Event(row, "step", step_id, self.now, attempt, NOTHING, facts))
+        self._events.append(Event(row, "step", step_id, self.now, attempt, EMPTY, facts))
 
     def charge(self, row: str, subject: tuple[str, str], *spent: tuple[str, float]) -> None:
         """Use some of the run's budgets, on record."""
@@ -318,6 +318,9 @@ class Draft:
         if (left in DONE) != (entered in DONE):
             change = -1 if entered in DONE else 1
             self._scalars["unfinished"] = self._scalar("unfinished") + change
+        if (left in FINAL) != (entered in FINAL):
+            change = -1 if entered in FINAL else 1
+            self._scalars["moving"] = self._scalar("moving") + change
         if is_satisfied_by(before) != is_satisfied_by(after):
             self._count_unmet(after.id, -1 if is_satisfied_by(after) else 1)
 

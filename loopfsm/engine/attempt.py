@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from attrs import field, frozen
@@ -44,6 +45,8 @@ class Equipment:
     verifier: Verifier | None
     feed: Callable[[Input], None]
     """Takes an input that came by itself, such as a late result."""
+    abandon: Callable[[asyncio.Task[Any]], None]
+    """Told of a task whose tool ignores its cancellation: nobody waits for it any more."""
 
 
 @frozen
@@ -60,10 +63,14 @@ class Spending:
         self.amounts["cost"] += cost
 
 
-async def call_tool(equipment: Equipment, state: RunState, command: CallTool) -> Result:
-    """Make one attempt. The result says what became of it, whatever that was."""
+async def call_tool(equipment: Equipment, state: RunState, command: CallTool) -> Result | None:
+    """Make one attempt. The result says what became of it, whatever that was.
+
+    None: the attempt was given up, which has been fed already.
+    """
     step = state.step(command.step_id)
     spending = Spending()
+    gone = False
 
     def ended(**fields: Any) -> Result:
         used = spending.amounts
@@ -89,14 +96,16 @@ async def call_tool(equipment: Equipment, state: RunState, command: CallTool) ->
     no_result = {"failure": FailureKind.TIMED_OUT, "message": _too_long(limit)}
 
     def give_up() -> None:
+        nonlocal gone
+        gone = True
         equipment.feed(ended(**no_result))
 
     try:
-        output = await in_time(equipment, limit, lambda: tool.call(args, context), give_up)
+        output = await in_time(equipment, limit, lambda: tool.call(args, context), give_up, late)
     except TimeoutError as error:
         if error.args != (TIMED_OUT,):
             return ended(**failure_of(error))
-        return ended(**no_result)
+        return None if gone else ended(**no_result)
     except Exception as error:
         return ended(**failure_of(error))
     reported = reported_failure(output)
@@ -139,12 +148,13 @@ async def in_time(
     equipment: Equipment,
     limit: float | None,
     call: Callable[[], Awaitable[Any]],
-    give_up_after: Callable[[], None] | None,
+    given_up: Callable[[], None],
+    late: Callable[[Any, BaseException | None], None],
 ) -> Any:
     """Await `call()`; after `limit` seconds cancel it and raise TimeoutError.
 
-    A tool that ignores its cancellation is given up `GIVE_UP_S` later: `give_up_after` is
-    called, and whatever the tool returns after that is late.
+    A tool that ignores its cancellation is given up `GIVE_UP_S` later: `given_up` is called.
+    Whatever the tool returns once its time is over is `late`.
     """
     if limit is None:
         return await call()
@@ -154,16 +164,25 @@ async def in_time(
 
     def time_is_over() -> None:
         task.cancel()
-        give_up_later = give_up_after or (lambda: None)
-        timers.append(equipment.clock.call_later(GIVE_UP_S, give_up_later))
+        timers.append(equipment.clock.call_later(GIVE_UP_S, give_up))
+
+    def give_up() -> None:
+        equipment.abandon(task)
+        given_up()
 
     timers.append(equipment.clock.call_later(limit, time_is_over))
     try:
-        return await call()
+        value = await call()
     except asyncio.CancelledError:
-        if len(timers) > 1 and task.uncancel() == 0:
-            raise TimeoutError(TIMED_OUT) from None
-        raise
+        if len(timers) == 1 or task.uncancel() > 0:
+            raise
+        raise TimeoutError(TIMED_OUT) from None
+    else:
+        if len(timers) == 1:
+            return value
+        task.uncancel()
+        late(value, None)  # it ended because its time was over, not in time
+        raise TimeoutError(TIMED_OUT)
     finally:
         for timer in timers:
             timer.cancel()
@@ -324,7 +343,8 @@ async def _verify_with_tool(equipment: Equipment, state: RunState, step: Step) -
         tool = equipment.tools.get(call.tool)
         args = resolve(call.args, state, equipment.environment)
         context = context_for(equipment, state, step, tool.timeout_s, spending, _forget)
-        seen = await in_time(equipment, tool.timeout_s, lambda: tool.call(args, context), None)
+        call_it = partial(tool.call, args, context)
+        seen = await in_time(equipment, tool.timeout_s, call_it, _nothing, _forget)
     except Exception as error:
         facts = failure_of(error)
         says = _too_long(tool.timeout_s) if error.args == (TIMED_OUT,) else facts["message"]
@@ -334,6 +354,10 @@ async def _verify_with_tool(equipment: Equipment, state: RunState, step: Step) -
         says = reported["message"] if reported else f"{call.tool} returned False"
         return Judgement(Verdict.FAILED, says, {"result": seen})
     return Judgement(Verdict.PASSED, "", {"result": seen})
+
+
+def _nothing() -> None:
+    """A verifier that is given up is waited for no longer; its step fails by itself."""
 
 
 def _forget(value: Any, error: BaseException | None) -> None:

@@ -83,7 +83,8 @@ def charge_usage(draft: Draft, item: Result | Judged) -> None:
 
 def note_late(draft: Draft, item: Result | Judged) -> None:
     """Put a result or verdict on record that comes after its attempt was given up."""
-    facts = {"stands": draft.step(item.step_id).state.value, "message": ""}
+    facts: dict[str, Any] = {"stands": draft.step(item.step_id).state.value}
+    facts["attempt"] = item.attempt
     if isinstance(item, Result):
         facts["message"] = item.message
     draft.note(LATE_RESULT, item.step_id, item.attempt, facts)

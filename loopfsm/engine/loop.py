@@ -98,12 +98,14 @@ class Loop:
             evaluator=evaluator,
             verifier=verifier,
             feed=self._feed,
+            abandon=self._abandon,
         )
         self._inbox: deque[Input] = deque()
         self._backlog: list[Command] = []
         self._replies: dict[str, Refuse | Accepted] = {}
         self._streams: list[EventStream] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._abandoned: set[asyncio.Task[None]] = set()
         self._timers: dict[WakeAt, Timer] = {}
         self._driver: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None
@@ -271,8 +273,14 @@ class Loop:
                 self._tasks.add(task)
                 task.add_done_callback(self._task_ended)
 
+    def _abandon(self, task: asyncio.Task[None]) -> None:
+        """Wait no longer for a task whose tool ignores its cancellation."""
+        self._tasks.discard(task)
+        self._abandoned.add(task)
+
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._abandoned.discard(task)
         if self._woken is not None:
             self._woken.set()
 
@@ -285,9 +293,11 @@ class Loop:
         self._timers[command] = self._clock.call_later(delay, due)
 
     async def _carry_out(self, command: Command) -> None:
-        self._feed(await self._performed(command))
+        item = await self._performed(command)
+        if item is not None:
+            self._feed(item)
 
-    def _performed(self, command: Command) -> Awaitable[Input]:
+    def _performed(self, command: Command) -> Awaitable[Input | None]:
         state, equipment = self._state, self._equipment
         if isinstance(command, CallTool):
             return attempt.call_tool(equipment, state, command)
@@ -334,9 +344,10 @@ class Loop:
             timer.cancel()
         self._backlog = list(self._timers)
         self._timers.clear()
-        for task in self._tasks:
+        for task in (*self._tasks, *self._abandoned):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=2 * attempt.GIVE_UP_S)
         self._tasks.clear()
         self._inbox.clear()
         self._woken = self._driver = self._thread = None

@@ -9,7 +9,7 @@ from loopfsm.model.failure import SETTLED, UNDECIDED, WHOLE_PLAN, Failure, Failu
 from loopfsm.model.loop_state import Map, ReadyQueue, Run, RunState
 from loopfsm.model.plan import Plan
 from loopfsm.model.question import Choice, Question, QuestionState
-from loopfsm.model.step import DONE, IN_FLIGHT, Step, StepState
+from loopfsm.model.step import DONE, FINAL, IN_FLIGHT, Step, StepState
 from loopfsm.unit import is_satisfied_by
 
 
@@ -53,6 +53,7 @@ def state_of(
         in_flight=Map({step.id: True for step in in_plan_order if step.state in IN_FLIGHT}),
         running=sum(step.state is StepState.RUNNING for step in in_plan_order),
         delayed=sum(step.state is StepState.RETRY_PENDING for step in in_plan_order),
+        moving=sum(step.state not in FINAL for step in in_plan_order),
         unfinished=sum(step.state not in DONE for step in in_plan_order),
         unsettled=Map({f.subject: f.id for f in failures if f.state not in SETTLED}),
         undecided=Map({f.id: f.number for f in failures if f.state in UNDECIDED}),

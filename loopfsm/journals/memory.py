@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from loopfsm.model.event import NOTHING, Event, Unit
+from loopfsm.model.event import Event, Unit
+from loopfsm.model.step import EMPTY
 
 
 class MemoryJournal:
@@ -42,8 +43,8 @@ class MemoryJournal:
         fields = iter(tuple(self._kept.get(run_id, ())))
         for row in fields:
             noun, noun_id, at, attempt, changed, read, spent = (next(fields) for _ in range(7))
-            changes = {name: next(fields) for name in changed} or NOTHING
-            facts = {name: next(fields) for name in read} or NOTHING
+            changes = {name: next(fields) for name in changed} or EMPTY
+            facts = {name: next(fields) for name in read} or EMPTY
             yield Event(row, noun, noun_id, at, attempt, changes, facts, spent)
 
     def commits(self, run_id: str) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+from loopfsm.model.step import EMPTY
 
 CREATED = "created"
 """The `row` of the event with which a failure or a question comes into being."""
@@ -24,7 +23,7 @@ GOAL_REDUCED = "goal_reduced"
 """The `row` of the event that records what the goal is pursued without."""
 
 
-@frozen
+@frozen(weakref_slot=False)
 class Event:
     """One change of one noun (or a note about it): which row, which fields, on which facts.
 
@@ -39,8 +38,8 @@ class Event:
     """Seconds of the run's clock."""
     attempt: int = 0
     """The attempt of the step, where the noun is a step."""
-    changes: Mapping[str, Any] = NOTHING
-    facts: Mapping[str, Any] = NOTHING
+    changes: Mapping[str, Any] = EMPTY
+    facts: Mapping[str, Any] = EMPTY
     spent: tuple[tuple[str, float], ...] = ()
     """Budgets, and how much of each this event used."""
 

@@ -128,7 +128,7 @@ class RunView(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """No attempt is under way and no failure is unsettled."""
+        """Every step is in a final state, and every failure is settled."""
 
 
 @frozen
@@ -188,6 +188,8 @@ class RunState:
     running: int = 0
     delayed: int = 0
     """Steps in RETRY_PENDING."""
+    moving: int = 0
+    """Steps that are not in a final state."""
     unfinished: int = 0
     """Steps that are neither verified nor skipped."""
     unsettled: Map[str, str] = Map()
@@ -247,4 +249,4 @@ class RunState:
 
     @property
     def is_settled(self) -> bool:
-        return len(self.in_flight) == 0 and len(self.unsettled) == 0
+        return self.moving == 0 and len(self.unsettled) == 0

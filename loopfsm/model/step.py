@@ -8,9 +8,9 @@ after which a person allowed a repeat. `effect_is_known` compares them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import Any
 
 from attrs import field, frozen
@@ -121,7 +121,26 @@ def references(value: object) -> Iterator[Output]:
             yield from references(item)
 
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+class _Empty(Mapping[str, Any]):
+    """A mapping without anything in it; equal to any other such, and there is only one."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __reduce__(self) -> str:
+        return "EMPTY"
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+EMPTY: Mapping[str, Any] = _Empty()
 """The default of every mapping: one for all, since there are as many as steps."""
 
 
@@ -133,11 +152,15 @@ class Call:
     args: Mapping[str, Any] = EMPTY
 
 
+def _interned(step_id: str) -> str:
+    return sys.intern(step_id) if type(step_id) is str else step_id
+
+
 def _as_tuple(ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, weakref_slot=False)
 class StepSpec:
     """What the author of a plan says about one step. Needs implied by references are added."""
 
@@ -161,7 +184,10 @@ class StepSpec:
     failure left nothing behind. None: the policy's."""
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "needs", tuple(dict.fromkeys((*self.needs, *self.used_outputs))))
+        needs = dict.fromkeys((*self.needs, *self.used_outputs))
+        # One string for each id: a plan of 100,000 steps names each of them many times.
+        object.__setattr__(self, "id", _interned(self.id))
+        object.__setattr__(self, "needs", tuple(map(_interned, needs)))
 
     @property
     def used_outputs(self) -> tuple[str, ...]:
@@ -173,7 +199,7 @@ class StepSpec:
         return tuple(dict.fromkeys(used))
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, weakref_slot=False)
 class Step:
     """The life of one step. Times are seconds of the run's clock."""
 

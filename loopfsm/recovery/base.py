@@ -17,7 +17,7 @@ from loopfsm.lifecycle import Row
 from loopfsm.model.failure import Failure
 from loopfsm.model.loop_state import LoopState, RunView
 from loopfsm.model.plan import Policy
-from loopfsm.model.step import Step, StepState
+from loopfsm.model.step import FINAL, Step, StepState
 from loopfsm.unit import Draft
 
 
@@ -95,3 +95,21 @@ class RecoveryHandler(ABC):
         return all(
             machine.ensures_hold(fired) for machine, fired in unit.fired if fired.row in self.rows
         )
+
+
+def falling_with(step: Step, state: RunView) -> tuple[str, ...]:
+    """The step and the unfinished steps that cannot run without it, the step first.
+
+    Everything unfinished below a required step falls; below an optional one only what uses
+    its output, and so on.
+    """
+    fallen, seen = [step.id], {step.id}
+    for step_id in fallen:
+        gone = state.step(step_id).spec
+        for name in state.dag.dependents(step_id):
+            dependent = state.step(name)
+            needs_it = not gone.optional or step_id in dependent.spec.used_outputs
+            if needs_it and dependent.state not in FINAL and name not in seen:
+                fallen.append(name)
+                seen.add(name)
+    return tuple(fallen)

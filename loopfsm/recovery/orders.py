@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from loopfsm.model.loop_state import LoopState, RunView
-from loopfsm.model.step import FINAL, Step
-from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
+from loopfsm.model.loop_state import LoopState
+from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult, falling_with
 from loopfsm.unit import Draft
 
 
@@ -51,21 +50,3 @@ class RaiseBudget(RecoveryHandler):
         return RecoveryResult(
             success=True, new_state=LoopState.ITERATION_COMPLETE, message="the budget was raised"
         )
-
-
-def falling_with(step: Step, state: RunView) -> tuple[str, ...]:
-    """The step and the unfinished steps that cannot run without it, the step first.
-
-    Everything unfinished below a required step falls; below an optional one only what uses
-    its output, and so on.
-    """
-    fallen, seen = [step.id], {step.id}
-    for step_id in fallen:
-        gone = state.step(step_id).spec
-        for name in state.dag.dependents(step_id):
-            dependent = state.step(name)
-            needs_it = not gone.optional or step_id in dependent.spec.used_outputs
-            if needs_it and dependent.state not in FINAL and name not in seen:
-                fallen.append(name)
-                seen.add(name)
-    return tuple(fallen)

@@ -76,7 +76,8 @@ class RecoveryRegistry:
             return attrs.evolve(result, success=False, message="recovery postconditions not met")
         stands = unit.state_of(case.failure.subject)
         if result.step_status is not None and result.step_status is not stands:
-            message = f"{strategy} reports {result.step_status.name}, but the step is {stands}"
+            told, found = result.step_status.name, getattr(stands, "name", None)
+            message = f"{strategy} reports {told}, but the step is {found}"
             return attrs.evolve(result, success=False, message=message)
         return result
 

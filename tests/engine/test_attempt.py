@@ -21,6 +21,7 @@ from loopfsm.errors import ToolFailed
 from loopfsm.model.event import LATE_RESULT
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import LoopState
+from loopfsm.model.plan import Plan, WhenExhausted
 from loopfsm.model.step import Call, EnvironmentValue, Step, StepState, output
 from loopfsm.ports import ToolContext
 from loopfsm.testing import (
@@ -33,6 +34,7 @@ from loopfsm.testing import (
     ScriptedTool,
     Sleeps,
 )
+from loopfsm.testing.tools import Script
 from loopfsm.tools.registry import tool
 from loopfsm.tools.shell import ShellTool
 from tests.engine.kit import loop_of, plan_of, run, spec, within_reason
@@ -162,8 +164,11 @@ def test_a_failure_is_what_a_tool_reports(outcome: Outcome, kind: FailureKind) -
 
 @pytest.mark.parametrize(
     "value",
-    [None, False, 0, "Error: not really", [], {"error": "in the data"}, {"status": "success"}]
-    + [{"status": {"code": 200}}, {"status": ["error"]}, {"executed": True}, {"executed": None}],
+    [
+        *(None, False, 0, "Error: not really", [], {"error": "in the data"}),
+        *({"status": "success"}, {"status": {"code": 200}}, {"status": ["error"]}),
+        *({"executed": True}, {"executed": None}),
+    ],
 )
 def test_anything_else_is_a_result(value: object) -> None:
     """Text and odd shapes are data: only a status of failure fails an attempt (S2)."""
@@ -203,7 +208,7 @@ def test_what_ends_in_time_does_not_time_out() -> None:
 def test_a_timed_out_step_that_is_idempotent_runs_again() -> None:
     """The others go on meanwhile, and the run completes (S6, B33)."""
     clock = FakeClock(auto=True)
-    script = {"a": [Hangs(), Returns()], "b": [Sleeps(20)]}
+    script: Script = {"a": [Hangs(), Returns()], "b": [Sleeps(20)]}
     work = ScriptedTool("work", script, timeout_s=30, clock=clock, idempotent=True)
     outcome = run(loop_of(plan_of("a", "b"), work, clock=clock))
     assert (L.COMPLETED, 30) == (outcome.state, clock.now())
@@ -368,16 +373,14 @@ def test_a_tool_that_ignores_its_cancellation_is_given_up() -> None:
 
 
 @pytest.mark.xfail(reason="the driver waits for the given-up call before it returns")
-@pytest.mark.parametrize("when_exhausted", ["ask", "fail"])
-def test_a_given_up_call_does_not_hold_the_driver(when_exhausted: str) -> None:
+@pytest.mark.parametrize("when_exhausted", [WhenExhausted.ASK, WhenExhausted.FAIL])
+def test_a_given_up_call_does_not_hold_the_driver(when_exhausted: WhenExhausted) -> None:
     """A run that is parked or final returns, whatever a given-up tool still does (B33)."""
 
     async def body() -> None:
-        from loopfsm.model.plan import WhenExhausted  # noqa: PLC0415
-
         clock, deaf = FakeClock(auto=True), Deaf()
-        policy = {"when_exhausted": WhenExhausted(when_exhausted)}
-        loop = loop_of(plan_of(spec("a", tool="deaf"), **policy), deaf.tool, clock=clock)
+        plan = plan_of(spec("a", tool="deaf"), when_exhausted=when_exhausted)
+        loop = loop_of(plan, deaf.tool, clock=clock)
         task = asyncio.create_task(loop.run())
         try:
             await pauses()
@@ -409,7 +412,7 @@ def test_what_comes_after_the_time_is_late() -> None:
 # ------------------------------------------------------------------------------ judges
 
 
-def verified(**fields: Any) -> Any:
+def verified(**fields: Any) -> Plan:
     """A plan of one step that is verified with the tool `look`, and one that needs it."""
     return plan_of(spec("a", verify=Call("look", {"seen": output("a")}), **fields), spec("b", "a"))
 

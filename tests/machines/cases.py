@@ -351,6 +351,11 @@ def expected_after(row_id: str, before: Any) -> Any:
     return attrs.evolve(before, state=row.target, **CASES[row_id].changes_of(before))
 
 
+def written(*nouns: Any) -> str:
+    """The nouns in full, as text: what was written before cannot change with them."""
+    return repr(nouns)
+
+
 def ask(function: Function, facts: Mapping[str, Any], *nouns: Any) -> bool:
     """What a guard, invariant or ensure answers, asked by itself."""
     return bool(function(*nouns, **{name: facts[name] for name in facts_read_by(function)}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
@@ -32,6 +31,7 @@ from tests.machines.cases import (
     spec,
     step_in,
     world,
+    written,
 )
 from tests.machines.denials import DENIALS, Denial
 from tests.machines.mutants import ENSURES, INVARIANTS, Mutant
@@ -110,12 +110,12 @@ def test_accepted(row_id: str, source: Enum) -> None:
     """A row whose guards hold leads from each of its sources to its target, as declared."""
     machine, row = ROWS[row_id]
     before = noun_for(row_id, source)
-    kept = copy.deepcopy(before)
+    kept = written(before)
     fired = machine.transition(before, row.trigger, CASES[row_id].facts)
     assert row == fired.row
     assert expected_after(row_id, before) == fired.after
     assert {"state": row.target, **CASES[row_id].changes_of(before)} == fired.changes
-    assert kept == before
+    assert kept == written(before)
 
 
 SPENDING = [row_id for row_id, (_, row) in ROWS.items() if row.spends]
@@ -159,7 +159,7 @@ def test_guard(row_id: str, guard: str, source: Enum) -> None:
     before = noun_for(row_id, source, **denial.fields)
     facts = {**CASES[row_id].facts, **denial.facts}
     assert [guard] == [g.__name__ for g in row.guards if not ask(g, facts, before)]
-    kept = copy.deepcopy(before)
+    kept = written(before)
     explained = machine.explain(before, row.trigger, **facts)
     assert row != explained.row
     if explained.row is None:
@@ -169,7 +169,7 @@ def test_guard(row_id: str, guard: str, source: Enum) -> None:
         assert explained.attempted == refused.value.attempted
     else:
         assert explained.row == machine.transition(before, row.trigger, facts).row
-    assert kept == before
+    assert kept == written(before)
 
 
 # Held to its contracts on entry
@@ -212,7 +212,7 @@ def test_contract_on_entry(row_id: str, contract: str, source: Enum, mutant: Mut
     broken += [f for f in row.ensures if not ask(f, facts, before, after)]
     assert [contract] == names(broken)
 
-    kept = copy.deepcopy(before)
+    kept = written(before)
     with pytest.raises(PostconditionViolated) as violated:
         mutated(row_id, mutant, before).fire(before, row.trigger, **facts)
     error = violated.value
@@ -223,7 +223,7 @@ def test_contract_on_entry(row_id: str, contract: str, source: Enum, mutant: Mut
         error.state,
         error.function,
     )
-    assert kept == before
+    assert kept == written(before)
 
 
 # Held to its contracts at the end of the unit
@@ -253,11 +253,11 @@ def broken_by(draft: Draft) -> list[Key]:
 def refuse(situation: Situation, row_id: str, contract: str) -> None:
     draft = draft_of(situation.state, situation.wrong)
     assert [(row_id, contract)] == broken_by(draft)
-    before = copy.deepcopy(nouns_of(situation.state))
+    before = written(*nouns_of(situation.state))
     with pytest.raises(PostconditionViolated) as violated:
         draft.finish("wrong")
     assert (row_id, contract) == (violated.value.row, violated.value.function)
-    assert before == nouns_of(situation.state)
+    assert before == written(*nouns_of(situation.state))
 
 
 @pytest.mark.parametrize(("row_id", "contract"), SITUATIONS, ids=id_of)

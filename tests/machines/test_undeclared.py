@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -20,7 +19,7 @@ from loopfsm.model.loop_state import ENDED
 from loopfsm.model.step import DONE, FINAL, StepState
 from loopfsm.recovery.registry import MACHINES, default_registry
 from loopfsm.unit import Draft
-from tests.machines.cases import BUILDERS, CASES, NOW, ROWS, world
+from tests.machines.cases import BUILDERS, CASES, NOW, ROWS, world, written
 
 Pair = tuple[str, Enum, str]
 
@@ -83,7 +82,7 @@ def test_the_machine_refuses(pair: Pair, given_facts: Mapping[str, Any]) -> None
     name, state, trigger = pair
     machine = MACHINES[name]
     noun = BUILDERS[name](state)
-    kept = copy.deepcopy(noun)
+    kept = written(noun)
     error = refused(lambda: machine.fire(noun, trigger, **given_facts))
     assert (name, noun.id, state.name, trigger) == (
         error.machine,
@@ -93,7 +92,7 @@ def test_the_machine_refuses(pair: Pair, given_facts: Mapping[str, Any]) -> None
     )
     assert () == error.attempted
     assert declared(machine, state) == names_of(error.allowed)
-    assert kept == noun
+    assert kept == written(noun)
     assert not machine.may(noun, trigger, **given_facts)
     assert error.allowed == machine.explain(noun, trigger, **given_facts).allowed
 
@@ -181,6 +180,6 @@ def test_a_final_step_is_immutable() -> None:
 def test_a_retry_starts_from_a_failed_state_alone(state: StepState) -> None:
     """RETRY of a step that has not failed is refused, and its output is kept (S3, D14)."""
     step = BUILDERS["step"](state)
-    kept = copy.deepcopy(step)
+    kept = written(step)
     refused(lambda: MACHINES["step"].fire(step, "retry", **CASES["STEP-20"].facts))
-    assert kept == step
+    assert kept == written(step)

@@ -9,8 +9,8 @@ from loopfsm.lifecycles.step import one_question_is_open, remember_failed_state
 from loopfsm.model.failure import RUN, Failure, FailureKind, RecoveryStrategy
 from loopfsm.model.loop_state import LoopState
 from loopfsm.model.question import Choice, Question
-from loopfsm.model.step import FAILED_STATES, FINAL, StepState
-from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
+from loopfsm.model.step import FAILED_STATES, StepState
+from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult, falling_with
 from loopfsm.unit import Draft
 
 ROW = Row(
@@ -71,8 +71,7 @@ def question_about(failure: Failure, case: RecoveryCase, unit: Draft) -> Questio
 
 def _about_step(case: RecoveryCase, unit: Draft) -> tuple[str, dict[str, str], dict[str, Any]]:
     step, failure = case.failed_step, case.failure
-    below = unit.dag.downstream((step.id,))
-    falling = 0 if step.spec.optional else sum(unit.step(i).state not in FINAL for i in below)
+    falling = len(falling_with(step, unit)) - 1
     fall = f", and {falling} more that depend on it" if falling else ""
     choices = {
         Choice.RETRY.value: f"run {step.id} once more, whatever it may have done already",

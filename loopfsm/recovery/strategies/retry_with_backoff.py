@@ -57,8 +57,9 @@ def backoff_delay(policy: Policy, retry_count: int) -> float:
     base, cap = float(policy.backoff_base_s), float(policy.backoff_cap_s)
     if base == 0:
         return 0.0
-    doublings = min(retry_count, 1100)  # 2.0 ** 1024 overflows; the cap is long reached
-    return min(cap, base * 2.0**doublings) if doublings < 1000 else cap
+    if retry_count > 1000:  # 2.0 ** 1024 overflows; the cap is long reached
+        return cap
+    return min(cap, base * 2.0**retry_count)
 
 
 class RetryWithBackoff(RecoveryHandler):
