@@ -18,7 +18,7 @@ import pytest
 from loopfsm.engine.attempt import GIVE_UP_S
 from loopfsm.engine.loop import Loop
 from loopfsm.errors import ToolFailed
-from loopfsm.model.event import LATE_RESULT
+from loopfsm.model.event import LATE_RESULT, Event
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import LoopState
 from loopfsm.model.plan import Plan, WhenExhausted
@@ -53,9 +53,9 @@ async def pauses(count: int = 400) -> None:
         await asyncio.sleep(0)
 
 
-def late_results(loop: Loop) -> list[Mapping[str, Any]]:
-    """What the late results of a run say."""
-    return [e.facts for e in loop.journal.events("run") if e.row == LATE_RESULT]
+def late_results(loop: Loop) -> list[Event]:
+    """The late results of a run."""
+    return [e for e in loop.journal.events("run") if e.row == LATE_RESULT]
 
 
 # ------------------------------------------------------------------------------- args
@@ -251,7 +251,7 @@ def test_a_thread_that_outlives_its_time_holds_up_nothing() -> None:
                 held.set()
         assert {"a": "attempt 2", "b": None} == (await task).outputs
         ((late),) = late_results(loop)
-        assert (1, "late: returned attempt 1") == (late["attempt"], late["message"])
+        assert (1, "late: returned attempt 1") == (late.attempt, late.facts["message"])
 
     in_loop(body)
 
@@ -272,7 +272,7 @@ def test_a_result_that_comes_after_the_drive_is_still_on_record() -> None:
             if late_results(loop):
                 break
             await asyncio.sleep(0.001)
-        assert [1] == [late["attempt"] for late in late_results(loop)]
+        assert [1] == [late.attempt for late in late_results(loop)]
         assert before == loop.state.steps
 
     in_loop(body)
