@@ -13,10 +13,11 @@ from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import Drive, Park
 from loopfsm.engine.state import new_run
 from loopfsm.lifecycle import Lifecycle
+from loopfsm.machines import Machines
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.step import Step, StepState
 from loopfsm.recovery.registry import MACHINES, default_registry
-from loopfsm.unit import Draft, Machines
+from loopfsm.unit import Draft
 
 SUBJECT = "transition"
 TARGET = 4.0

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import attrs
-from attrs import frozen
 
 from loopfsm.lifecycle import Fired, Lifecycle
+from loopfsm.machines import KIND_OF, AnyNoun, Machines, budget_key
 from loopfsm.model.event import CREATED, GOAL_REDUCED, Event, Unit
 from loopfsm.model.failure import (
     SETTLED,
@@ -36,39 +36,9 @@ from loopfsm.model.plan import Plan
 from loopfsm.model.question import Choice, Question, QuestionState
 from loopfsm.model.step import DONE, EMPTY, FINAL, IN_FLIGHT, Step, StepState
 
-AnyNoun = Step | Failure | Question | Run
 Facts = Mapping[str, Any]
 Spent = tuple[tuple[str, float], ...]
 """Budgets, and how much of each."""
-
-
-@frozen(kw_only=True)
-class Machines:
-    """The composed lifecycles of a run."""
-
-    step: Lifecycle[Step]
-    failure: Lifecycle[Failure]
-    question: Lifecycle[Question]
-    loop: Lifecycle[Run]
-
-    def of(self, noun: AnyNoun) -> Lifecycle[Any]:
-        """The machine of a noun."""
-        return cast(Lifecycle[Any], getattr(self, _KIND[type(noun)]))
-
-    def by_name(self) -> Mapping[str, Lifecycle[Any]]:
-        """Every machine under its name."""
-        return {name: getattr(self, name) for name in _KIND.values()}
-
-
-_KIND: dict[type, str] = {Step: "step", Failure: "failure", Question: "question", Run: "loop"}
-
-PER_LINEAGE = frozenset({"recoveries"})
-"""The budgets that each lineage has for itself; the others belong to the run."""
-
-
-def budget_key(budget: str, lineage: str) -> str:
-    """Where `RunState.spent` counts `budget`."""
-    return f"{budget}/{lineage}" if budget in PER_LINEAGE else budget
 
 
 def is_satisfied_by(step: Step) -> bool:
@@ -88,6 +58,8 @@ class Draft:
         self.run: Run = before.run
         self.ending: LoopState | None = None
         self.end_reason = ""
+        self.leads_to: LoopState | None = None
+        """Where the recovery that this unit applies leads the loop."""
         self.fired: list[tuple[Lifecycle[Any], Fired[Any]]] = []
         self.satisfied: list[str] = []
         """Steps whose last unmet dependency was satisfied in this unit."""
@@ -134,6 +106,9 @@ class Draft:
     @property
     def is_settled(self) -> bool:
         return self._scalar("moving") == 0 and len(self._map("unsettled")) == 0
+
+    def unsettled_subjects(self) -> Iterable[str]:
+        return tuple(self._map("unsettled"))
 
     @property
     def draining(self) -> str | None:
@@ -220,7 +195,7 @@ class Draft:
             name: value for name, value in attrs.asdict(noun, recurse=False).items() if name != "id"
         }
         self._keep(None, noun)
-        self._events.append(Event(CREATED, _KIND[type(noun)], noun.id, self.now, 0, changes))
+        self._events.append(Event(CREATED, KIND_OF[type(noun)], noun.id, self.now, 0, changes))
 
     def note(self, row: str, step_id: str, attempt: int, facts: Mapping[str, Any]) -> None:
         """Put something on record that changes nothing."""
@@ -293,7 +268,7 @@ class Draft:
         return self.lineage_of(noun.subject) if isinstance(noun, (Failure, Question)) else noun.id
 
     def _keep(self, before: Any, after: AnyNoun) -> None:
-        self.written[_KIND[type(after)], after.id] = after
+        self.written[KIND_OF[type(after)], after.id] = after
         _KEEPERS[type(after)](self, before, after)
 
     def _keep_run(self, before: Run, after: Run) -> None:

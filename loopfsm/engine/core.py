@@ -35,13 +35,14 @@ from loopfsm.engine.inputs import (
 )
 from loopfsm.engine.turn import Turn
 from loopfsm.errors import AnswerRefused
+from loopfsm.machines import Machines
 from loopfsm.model.event import CHARGED, Unit
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.step import StepState, Verdict
 from loopfsm.ports import Judgement
 from loopfsm.recovery.registry import RecoveryRegistry
-from loopfsm.unit import Draft, Machines
+from loopfsm.unit import Draft
 
 
 class Advanced(NamedTuple):

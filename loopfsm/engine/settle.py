@@ -106,8 +106,7 @@ def apply(turn: Turn, draft: Draft, failure_id: str) -> None:
         end_run(draft)
     else:
         confirm_what_is_final(draft, failure.subject, result.message)
-    if result.new_state is not None:
-        turn.applied.append(result.new_state)
+    draft.leads_to = result.new_state
 
 
 def confirm_what_is_final(draft: Draft, subject: str, why: str) -> None:

@@ -7,14 +7,15 @@ from collections.abc import Callable
 import attrs
 
 from loopfsm.engine.inputs import CallTool, Command, Due, Evaluate, Expired, Prepare, Verify, WakeAt
+from loopfsm.machines import AnyNoun, Machines
 from loopfsm.model.event import Unit
 from loopfsm.model.failure import RUN, UNDECIDED, Failure, FailureKind, FailureState
 from loopfsm.model.loop_state import LoopState, RunState, RunView
 from loopfsm.model.question import Question, QuestionState
-from loopfsm.model.step import FAILED_STATES, Step, StepState
+from loopfsm.model.step import Step, StepState
 from loopfsm.recovery.base import RecoveryCase
 from loopfsm.recovery.registry import RecoveryRegistry
-from loopfsm.unit import AnyNoun, Draft, Machines
+from loopfsm.unit import Draft
 
 
 @attrs.define
@@ -49,6 +50,8 @@ class Turn:
                 self.commands.append(command)
         if draft.ending is not None:
             self.end = (draft.ending, draft.end_reason)
+        if draft.leads_to is not None:
+            self.applied.append(draft.leads_to)
         if unit.events:
             self.units.append(unit)
         return bool(unit.events)
@@ -68,15 +71,7 @@ def case_of(failure: Failure, view: RunView, state: RunState, now: float) -> Rec
         now=now,
         granted=failure.kind is FailureKind.CANCELLED
         or (failure.ordered and failure.state not in UNDECIDED),
-        critical_failed=_critical_failed(state),
     )
-
-
-def _critical_failed(state: RunState) -> bool:
-    """Whether a step that the author marked critical stands failed (S17)."""
-    steps = (state.steps.get(subject) for subject in state.unsettled)
-    stands_failed = (*FAILED_STATES, StepState.WAITING_FOR_HUMAN)
-    return any(s is not None and s.spec.critical and s.state in stands_failed for s in steps)
 
 
 def schedule(draft: Draft, step_id: str) -> None:

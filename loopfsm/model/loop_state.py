@@ -119,6 +119,9 @@ class RunView(Protocol):
     def left_of(self, budget: str) -> float | None:
         """What is left of a run's budget; None: it has no limit."""
 
+    def unsettled_subjects(self) -> Iterable[str]:
+        """The steps (and the run) with a failure that is not settled."""
+
     def holder_of(self, step_id: str) -> str | None:
         """The failure whose planned recovery is going to write this step."""
 
@@ -239,6 +242,9 @@ class RunState:
         """What is left of a run's budget; None: it has no limit."""
         limit = self.limit_of(budget)
         return None if limit is None else limit - self.spent.get(budget, 0)
+
+    def unsettled_subjects(self) -> Iterable[str]:
+        return self.unsettled
 
     def holder_of(self, step_id: str) -> str | None:
         return self.draining or self.held.get(step_id)

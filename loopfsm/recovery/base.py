@@ -32,8 +32,6 @@ class RecoveryCase:
     now: float
     granted: bool = False
     """A person ordered this recovery: no limit applies to it."""
-    critical_failed: bool = False
-    """A step marked critical stands failed."""
 
     @property
     def failed_step(self) -> Step:

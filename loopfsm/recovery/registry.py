@@ -13,6 +13,7 @@ from loopfsm.lifecycles.failure import FAILURE
 from loopfsm.lifecycles.loop import LOOP
 from loopfsm.lifecycles.question import QUESTION
 from loopfsm.lifecycles.step import STEP
+from loopfsm.machines import Machines
 from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
 from loopfsm.recovery.orders import RaiseBudget, Skip
 from loopfsm.recovery.strategies.abstain import Abstain
@@ -20,7 +21,7 @@ from loopfsm.recovery.strategies.request_human import RequestHuman
 from loopfsm.recovery.strategies.retry import Retry
 from loopfsm.recovery.strategies.retry_with_backoff import RetryWithBackoff
 from loopfsm.recovery.strategies.terminate import Terminate
-from loopfsm.unit import Draft, Machines
+from loopfsm.unit import Draft
 
 
 class RecoveryRegistry:

@@ -11,10 +11,11 @@ import pytest
 
 from loopfsm.errors import PostconditionViolated, TransitionRefused
 from loopfsm.lifecycle import Function, Lifecycle, Row
+from loopfsm.machines import PER_LINEAGE
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.step import output
 from loopfsm.recovery.registry import MACHINES, default_registry
-from loopfsm.unit import PER_LINEAGE, Draft
+from loopfsm.unit import Draft
 from tests.machines.cases import (
     CASES,
     NOW,

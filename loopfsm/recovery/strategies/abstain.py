@@ -7,8 +7,8 @@ from typing import Any
 
 from loopfsm.lifecycle import Row
 from loopfsm.lifecycles.step import no_failure_is_left, run_is_ending
-from loopfsm.model.failure import WHOLE_PLAN, RecoveryStrategy
-from loopfsm.model.loop_state import LoopState
+from loopfsm.model.failure import RUN, WHOLE_PLAN, RecoveryStrategy
+from loopfsm.model.loop_state import LoopState, RunView
 from loopfsm.model.step import FAILED_STATES, Step, StepState
 from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
 from loopfsm.unit import Draft
@@ -21,6 +21,13 @@ def abstention_allowed_or_granted(
 ) -> bool:
     """The policy allows to abstain and nothing critical failed, or a person ordered it."""
     return granted or (may_abstain and not critical_failed)
+
+
+def critical_step_failed(state: RunView) -> bool:
+    """Whether a step that the author marked critical stands failed or is asked about (S17)."""
+    stands_failed = (*FAILED_STATES, StepState.WAITING_FOR_HUMAN)
+    steps = (state.step(subject) for subject in state.unsettled_subjects() if subject != RUN)
+    return any(step.spec.critical and step.state in stands_failed for step in steps)
 
 
 ROW = Row(
@@ -43,7 +50,7 @@ class Abstain(RecoveryHandler):
     def facts(self, case: RecoveryCase) -> Mapping[str, Any]:
         return {
             "may_abstain": case.policy.may_abstain,
-            "critical_failed": case.critical_failed,
+            "critical_failed": critical_step_failed(case.state),
             "granted": case.granted,
         }
 
@@ -53,7 +60,8 @@ class Abstain(RecoveryHandler):
     def refusal(self, case: RecoveryCase, unit: Draft) -> str:
         if case.step is not None:
             return super().refusal(case, unit)
-        allowed = case.granted or (case.policy.may_abstain and not case.critical_failed)
+        facts = self.facts(case)
+        allowed = case.granted or (facts["may_abstain"] and not facts["critical_failed"])
         return "" if allowed else "the policy does not allow to abstain, or a critical step failed"
 
     def apply(self, case: RecoveryCase, prepared: object, unit: Draft) -> RecoveryResult:
