@@ -259,7 +259,7 @@ def _problems_of_cycles(
 def _shortest_circle(graph: _Graph, start: str) -> tuple[str, ...]:
     """From `start` along needs back to it, in the fewest steps; `start` stands first only."""
     parents: dict[str, str] = {}
-    for step, parent in nx.bfs_predecessors(graph, start):
+    for parent, step in nx.bfs_edges(graph, start):
         parents[step] = parent
         if graph.has_edge(step, start):
             circle = [start, step]

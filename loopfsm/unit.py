@@ -108,7 +108,9 @@ class Draft:
         return self._scalar("moving") == 0 and len(self._map("unsettled")) == 0
 
     def unsettled_subjects(self) -> Iterable[str]:
-        return tuple(self._map("unsettled"))
+        written = (noun.subject for noun in self.written.values() if isinstance(noun, Failure))
+        subjects = dict.fromkeys((*self.before.unsettled, *written))
+        return tuple(name for name in subjects if self.failure_of(name) is not None)
 
     @property
     def draining(self) -> str | None:
