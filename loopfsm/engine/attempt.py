@@ -100,8 +100,15 @@ async def call_tool(equipment: Equipment, state: RunState, command: CallTool) ->
         gone = True
         equipment.feed(ended(**no_result))
 
+    def too_late(value: Any, error: BaseException | None) -> None:
+        if not gone:
+            give_up()
+        late(value, error)
+
     try:
-        output = await in_time(equipment, limit, lambda: tool.call(args, context), give_up, late)
+        output = await in_time(
+            equipment, limit, lambda: tool.call(args, context), give_up, too_late
+        )
     except TimeoutError as error:
         if error.args != (TIMED_OUT,):
             return ended(**failure_of(error))
@@ -315,14 +322,26 @@ async def evaluate(equipment: Equipment, state: RunState, command: Evaluate) -> 
     )
 
 
-async def verify(equipment: Equipment, state: RunState, command: Verify) -> Judged:
-    """Look at the world: with the step's own verifying call, else with the host's verifier."""
+async def verify(equipment: Equipment, state: RunState, command: Verify) -> Judged | None:
+    """Look at the world: with the step's own verifying call, else with the host's verifier.
+
+    None: the look was given up, which has been fed already.
+    """
     step = state.step(command.step_id)
+    gone = False
+
+    def judged(judgement: Judgement) -> Judged:
+        return Judged(step_id=step.id, attempt=command.attempt, verification=judgement)
+
+    def give_up(says: str) -> None:
+        nonlocal gone
+        gone = True
+        equipment.feed(judged(Judgement(Verdict.FAILED, says)))
+
     if step.spec.verify is None:
-        judgement = await _await(equipment.verifier, step)
-    else:
-        judgement = await _verify_with_tool(equipment, state, step)
-    return Judged(step_id=step.id, attempt=command.attempt, verification=judgement)
+        return judged(await _await(equipment.verifier, step))
+    judgement = await _verify_with_tool(equipment, state, step, give_up)
+    return None if gone else judged(judgement)
 
 
 async def _await(judge: Evaluator | Verifier | None, step: Step) -> Judgement:
@@ -335,7 +354,9 @@ async def _await(judge: Evaluator | Verifier | None, step: Step) -> Judgement:
         return failed_judgement(error)
 
 
-async def _verify_with_tool(equipment: Equipment, state: RunState, step: Step) -> Judgement:
+async def _verify_with_tool(
+    equipment: Equipment, state: RunState, step: Step, give_up: Callable[[str], None]
+) -> Judgement:
     call = step.spec.verify
     assert call is not None  # asked by the caller
     spending = Spending()
@@ -344,7 +365,8 @@ async def _verify_with_tool(equipment: Equipment, state: RunState, step: Step) -
         args = resolve(call.args, state, equipment.environment)
         context = context_for(equipment, state, step, tool.timeout_s, spending, _forget)
         call_it = partial(tool.call, args, context)
-        seen = await in_time(equipment, tool.timeout_s, call_it, _nothing, _forget)
+        given_up = partial(give_up, f"{call.tool}: {_too_long(tool.timeout_s)}")
+        seen = await in_time(equipment, tool.timeout_s, call_it, given_up, _forget)
     except Exception as error:
         facts = failure_of(error)
         says = _too_long(tool.timeout_s) if error.args == (TIMED_OUT,) else facts["message"]
@@ -354,10 +376,6 @@ async def _verify_with_tool(equipment: Equipment, state: RunState, step: Step) -
         says = reported["message"] if reported else f"{call.tool} returned False"
         return Judgement(Verdict.FAILED, says, {"result": seen})
     return Judgement(Verdict.PASSED, "", {"result": seen})
-
-
-def _nothing() -> None:
-    """A verifier that is given up is waited for no longer; its step fails by itself."""
 
 
 def _forget(value: Any, error: BaseException | None) -> None:

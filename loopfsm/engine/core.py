@@ -140,7 +140,8 @@ class Core:
                 self._break(turn, error)
         except Exception as second:
             # What it was about stays under way for ever: there is nothing to wait for.
-            rest.force_failure(turn, f"{why}; then {settle.describe_error(second)[0]}")
+            last, _ = settle.describe_error(second)
+            rest.force_failure(turn, why if second is error else f"{why}; then {last}", evidence)
 
     def _break(self, turn: Turn, error: Exception) -> None:
         """End the run as FAILED, orderly if that is possible, at once if it is not."""
@@ -151,7 +152,8 @@ class Core:
             settle.settle(turn)
             rest.come_to_rest(turn)
         except Exception as second:
-            rest.force_failure(turn, f"{why}; then {settle.describe_error(second)[0]}")
+            last, _ = settle.describe_error(second)
+            rest.force_failure(turn, why if second is error else f"{why}; then {last}", evidence)
 
 
 def _fail_instead(

@@ -107,6 +107,8 @@ class Loop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._abandoned: set[asyncio.Task[None]] = set()
         self._timers: dict[WakeAt, Timer] = {}
+        self._interrupted = False
+        """The last drive left something under way that nobody is going to finish."""
         self._driver: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None
         self._woken: asyncio.Event | None = None
@@ -150,7 +152,7 @@ class Loop:
         self._driver, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._woken = asyncio.Event()
         try:
-            self._advance([Drive(resumed=self._was_interrupted())])
+            self._advance([Drive(resumed=self._interrupted)])
             backlog, self._backlog = self._backlog, []
             self._perform(backlog)
             while not self._at_rest():
@@ -323,11 +325,6 @@ class Loop:
 
     # Coming and going
 
-    def _was_interrupted(self) -> bool:
-        """Whether an earlier drive left attempts that nobody is going to finish."""
-        pending = {c.step_id for c in self._backlog if isinstance(c, CallTool)}
-        return any(step_id not in pending for step_id in self._state.in_flight)
-
     def _at_rest(self) -> bool:
         if self._state.ending is not None:
             return True
@@ -344,14 +341,16 @@ class Loop:
             timer.cancel()
         self._backlog = list(self._timers)
         self._timers.clear()
+        self._interrupted = any(not task.done() for task in self._tasks)
         for task in (*self._tasks, *self._abandoned):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=2 * attempt.GIVE_UP_S)
         self._tasks.clear()
-        self._inbox.clear()
         self._woken = self._driver = self._thread = None
-        self._advance([Park()])
+        arrived = list(self._inbox)
+        self._inbox.clear()
+        self._advance([*arrived, Park()])
         for stream in self._streams:
             stream.publish(None)
         self._streams.clear()

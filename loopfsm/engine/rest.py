@@ -6,12 +6,13 @@ says what follows. What was only passed inside the call stands in the trace.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from loopfsm.engine.turn import Turn
 from loopfsm.errors import CoreBroken
-from loopfsm.model.failure import RUN
+from loopfsm.model.failure import RUN, Failure, FailureKind
 from loopfsm.model.loop_state import ENDED, LoopState
 from loopfsm.unit import Draft
 
@@ -29,12 +30,14 @@ def _walk(turn: Turn, draft: Draft) -> None:
     end, why = turn.end or (None, "")
     if end is not None:
         draft.end(end, why)
+    planned, asking = len(turn.state.planned) > 0, turn.state.is_asking
     facts: dict[str, Any] = {
         "applied": bool(turn.applied),
-        "leads_on": any(state in LEADS_ON for state in turn.applied),
+        # A question that was withdrawn in the same call leaves nothing to wait for, too.
+        "leads_on": any(s in LEADS_ON for s in turn.applied) or not (planned or asking),
         "replanned": LoopState.REPLANNING in turn.applied,
-        "planned": len(turn.state.planned) > 0,
-        "asking": turn.state.is_asking,
+        "planned": planned,
+        "asking": asking,
         "asking_for_budget": list(turn.state.asked) == [RUN],
         "unfinished": turn.state.unfinished,
         "end": end,
@@ -56,10 +59,27 @@ def _walk(turn: Turn, draft: Draft) -> None:
     raise CoreBroken("the loop does not come to rest")
 
 
-def force_failure(turn: Turn, why: str) -> None:
+def force_failure(turn: Turn, why: str, evidence: Mapping[str, Any]) -> None:
     """End the run although its steps could not be settled: the last resort."""
 
     def fail(draft: Draft) -> None:
+        draft.end(LoopState.FAILED, why)
         draft.fire(draft.run, "fail", end=LoopState.FAILED, why=why)
 
-    turn.unit("broken", fail)
+    def fail_with_evidence(draft: Draft) -> None:
+        fail(draft)
+        broken = Failure(
+            number=draft.count_failures() + 1,
+            subject=RUN,
+            kind=FailureKind.BROKEN,
+            message=why,
+            occurred_at=draft.now,
+            evidence=evidence,
+        )
+        draft.create(broken)
+        draft.fire(broken, "close", why=why)
+
+    try:
+        turn.unit("broken", fail_with_evidence)
+    except Exception:  # not even that could be recorded: the reason alone has to do
+        turn.unit("broken", fail)

@@ -11,7 +11,7 @@ from loopfsm.engine import budget, fold
 from loopfsm.engine.turn import Turn
 from loopfsm.errors import CoreBroken, PostconditionViolated, RecoveryRefused
 from loopfsm.model.failure import RUN, SETTLED, FailureKind, FailureState
-from loopfsm.model.step import FINAL, Step, StepState
+from loopfsm.model.step import FAILED_STATES, FINAL, Step, StepState
 from loopfsm.recovery.ladder import decide
 from loopfsm.unit import Draft
 
@@ -43,7 +43,9 @@ def decide_one(turn: Turn, failure_id: str) -> bool:
 
     def plan(draft: Draft) -> None:
         failure = draft.failure(failure_id)
-        if draft.draining is not None:
+        about_run = draft.failure_of(RUN)
+        broken = about_run is not None and about_run.kind is FailureKind.BROKEN
+        if draft.draining is not None or (broken and failure.subject != RUN):
             return
         decision = decide(turn.case_of(failure, draft), turn.registry, draft)
         if decision.strategy is None:
@@ -102,6 +104,8 @@ def apply(turn: Turn, draft: Draft, failure_id: str) -> None:
     result = turn.registry.execute(strategy, case, prepared, draft)
     if not result.success:
         raise RecoveryRefused(strategy, result.message, result.evidence)
+    if draft.state_of(failure.subject) in FAILED_STATES:
+        raise RecoveryRefused(strategy, "it left the step as it was", result.evidence)
     if draft.ending is not None:
         end_run(draft)
     else:

@@ -24,7 +24,7 @@ def recovery_under_way(run: Run, *, planned: bool, applied: bool) -> bool:
 
 
 def recovery_leads_on(run: Run, *, leads_on: bool) -> bool:
-    """A recovery was applied after which the loop goes on (not one that asks or ends)."""
+    """A recovery was applied after which the loop goes on, or nothing is left to wait for."""
     return leads_on
 
 

@@ -182,7 +182,6 @@ def test_d7_a_failed_recovery_is_picked_up_again() -> None:
     assert 3 == hand.state.spent["recoveries/a"]
 
 
-@pytest.mark.xfail(reason="nothing asks whether the recovery moved the failed step")
 def test_d7_a_recovery_that_changes_nothing_is_no_success() -> None:
     """A handler that claims success and leaves the step failed is a failed attempt (D7, S2)."""
 

@@ -131,6 +131,7 @@ def follow(hand: Hand, history: list[What | str]) -> None:
                 hand.give(item)
 
 
+@pytest.mark.slow  # a hundred histories
 @given(st.lists(st.sampled_from(EVENTS), max_size=8), st.booleans(), st.booleans())
 def test_an_act_is_repeated_only_when_known_or_granted(
     history: list[What], idempotent: bool, explicit: bool
@@ -146,6 +147,7 @@ def test_an_act_is_repeated_only_when_known_or_granted(
             assert RUNS_AGAIN is hand.stands("a")
 
 
+@pytest.mark.slow  # a hundred histories
 @given(st.lists(st.sampled_from(EVENTS), max_size=8), st.booleans(), st.booleans())
 def test_only_a_persons_order_is_a_new_act(
     history: list[What], idempotent: bool, explicit: bool

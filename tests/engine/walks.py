@@ -94,14 +94,18 @@ def calls() -> st.SearchStrategy[Calls]:
 
 
 def walk(plan: Plan, numbers: Calls, core: Core = CORE) -> Iterator[Taken]:
-    """Drive a run of `plan`; each number picks one of the inputs that are possible then."""
+    """Drive a run of `plan`; each number picks one of the inputs that are possible then.
+
+    Of the inputs of one call, a new driver comes first.
+    """
     state, now = new_run(plan, "run"), 0.0
     taken = Taken(state, (Drive(),), now, core.advance(state, [Drive()], now))
     yield taken
     for count, (picks, later) in enumerate(numbers):
         state, now = taken.advanced.state, now + later
         choices = list(possible(state, f"t{count}"))
-        inputs = tuple(choices[pick % len(choices)] for pick in picks)
+        picked = [choices[pick % len(choices)] for pick in picks]
+        inputs = tuple(sorted(picked, key=lambda item: not isinstance(item, Drive)))
         taken = Taken(state, inputs, now, core.advance(state, inputs, now))
         yield taken
 
