@@ -263,6 +263,7 @@ def order(turn: Turn, draft: Draft, question: Question, strategy: str, *, ordere
     why = f"{question.id} was answered: {question.choice}"
     if scope != WHOLE_PLAN:
         make_way(draft, scope, why)
+        refuse_if_held(draft, scope, question)
     facts = {"strategy": strategy, "scope": scope, "ordered": ordered, "why": why}
     draft.fire(failure, "answered", **facts)
 
@@ -272,6 +273,19 @@ def make_way(draft: Draft, scope: tuple[str, ...], why: str) -> None:
     for holder in dict.fromkeys(draft.holder_of(step_id) for step_id in scope):
         if holder is not None and not draft.failure(holder).ordered:
             withdraw(draft, draft.failure(holder), f"{why} (it outranks the ladder)")
+
+
+def refuse_if_held(draft: Draft, scope: tuple[str, ...], question: Question) -> None:
+    """Two orders of people do not overlap: the second one waits until the first is done."""
+    for step_id in scope:
+        holder = draft.holder_of(step_id)
+        if holder is not None:
+            order = draft.failure(holder)
+            problem = (
+                f"QUES-01 needs free steps: {step_id} is held by the order "
+                f"{order.strategy} for {order.subject}; answer again when that is done"
+            )
+            raise AnswerRefused(question.choice or "", problem, ())
 
 
 def withdraw(draft: Draft, failure: Failure, why: str) -> None:

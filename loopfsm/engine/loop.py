@@ -8,6 +8,7 @@ the events, the commands are performed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import uuid
@@ -49,6 +50,9 @@ from loopfsm.model.plan import Plan
 from loopfsm.ports import Clock, Evaluator, Journal, Timer, Tool, Verifier
 from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 from loopfsm.tools.registry import ToolRegistry
+
+LOOK_AGAIN_S = 0.2
+"""Real seconds after which another thread looks whether the driver it asked is still there."""
 
 
 class Loop:
@@ -240,10 +244,12 @@ class Loop:
     def _in_driver_thread(self, work: Callable[[], None]) -> None:
         if self._driver is None:
             work()
-            return
-        done: Future[None] = Future()
+            return None
+        driver, done = self._driver, Future[None]()
 
         def there() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
                 work()
                 done.set_result(None)
@@ -255,10 +261,16 @@ class Loop:
         if self._thread == threading.get_ident():
             there()
             done.result()
-            return
+            return None
 
-        self._driver.call_soon_threadsafe(there)
-        done.result()
+        with contextlib.suppress(RuntimeError):  # the driver's event loop is gone already
+            driver.call_soon_threadsafe(there)
+        while True:
+            try:
+                return done.result(timeout=LOOK_AGAIN_S)
+            except TimeoutError:
+                if driver.is_closed() and done.cancel():
+                    return work()
 
     # Commands
 
@@ -344,8 +356,14 @@ class Loop:
         self._interrupted = any(not task.done() for task in self._tasks)
         for task in (*self._tasks, *self._abandoned):
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=2 * attempt.GIVE_UP_S)
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=2 * attempt.GIVE_UP_S)
+        finally:  # cancelled once more, it waits for nobody
+            self._hand_back()
+
+    def _hand_back(self) -> None:
+        """Fold what has arrived, and let the next driver in."""
         self._tasks.clear()
         self._woken = self._driver = self._thread = None
         arrived = list(self._inbox)

@@ -16,6 +16,7 @@ from loopfsm.model.failure import (
     WHOLE_PLAN,
     Failure,
     FailureKind,
+    FailureState,
     RecoveryStrategy,
 )
 from loopfsm.model.plan import UNCLASSIFIED, Policy, WhenExhausted
@@ -66,12 +67,20 @@ def decide(case: RecoveryCase, registry: RecoveryRegistry, unit: Draft) -> Decis
             passed.append(PassedOver(strategy, why))
             continue
         scope = handler.scope(case)
-        if scope != WHOLE_PLAN and any(unit.holder_of(step_id) for step_id in scope):
+        if scope != WHOLE_PLAN and any(_is_taken(step_id, unit) for step_id in scope):
             return Decision(None, (), tuple(passed))
         ordered = case.failure.kind is FailureKind.CANCELLED
         return Decision(strategy, scope, tuple(passed), ordered)
     problem = f"nothing is left for {case.failure.id}: {'; '.join(map(str, passed))}"
     raise CoreBroken(problem)
+
+
+def _is_taken(step_id: str, unit: Draft) -> bool:
+    """Another recovery is going to write the step, or it runs because a person ordered it."""
+    failure = unit.failure_of(step_id)
+    ordered = failure is not None and failure.ordered
+    under_way = failure is not None and failure.state is FailureState.RECOVERY_IN_PROGRESS
+    return unit.holder_of(step_id) is not None or (ordered and under_way)
 
 
 _ENDS_OR_ASKS = frozenset(

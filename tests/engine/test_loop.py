@@ -437,7 +437,6 @@ def test_a_cancelled_drive_can_be_taken_up_again(idempotent: bool) -> None:
     in_loop(body)
 
 
-@pytest.mark.xfail(reason="the second cancellation breaks the leaving off", raises=DriveRefused)
 def test_a_drive_that_was_cancelled_twice_can_be_taken_up_again() -> None:
     """Who does not wait for a tool that still cleans up does not lose the run (B32)."""
 
