@@ -8,12 +8,15 @@ after which a person allowed a repeat. `effect_is_known` compares them.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
 from attrs import field, frozen
+
+from loopfsm.errors import PlanError, Problem
 
 
 class StepState(Enum):
@@ -152,6 +155,10 @@ class Call:
     args: Mapping[str, Any] = EMPTY
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _interned(step_id: str) -> str:
     return sys.intern(step_id) if type(step_id) is str else step_id
 
@@ -162,7 +169,11 @@ def _as_tuple(ids: Iterable[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True, weakref_slot=False)
 class StepSpec:
-    """What the author of a plan says about one step. Needs implied by references are added."""
+    """What the author of a plan says about one step. Needs implied by references are added.
+
+    Raises:
+        PlanError: a limit is no number, or one below what makes sense.
+    """
 
     id: str
     tool: str
@@ -184,10 +195,24 @@ class StepSpec:
     failure left nothing behind. None: the policy's."""
 
     def __attrs_post_init__(self) -> None:
+        self._refuse_bad_limits()
         needs = dict.fromkeys((*self.needs, *self.used_outputs))
         # One string for each id: a plan of 100,000 steps names each of them many times.
         object.__setattr__(self, "id", _interned(self.id))
         object.__setattr__(self, "needs", tuple(map(_interned, needs)))
+
+    def _refuse_bad_limits(self) -> None:
+        problems = []
+        seconds, retries = self.timeout_s, self.max_retries
+        if seconds is not None and not (_is_number(seconds) and 0 < seconds < math.inf):
+            says = f"found {seconds!r}, expected seconds above 0, or None for the tool's own limit"
+            problems.append(Problem(f"step {self.id}: timeout_s", says))
+        whole = isinstance(retries, int) and not isinstance(retries, bool)
+        if retries is not None and not (whole and retries >= 0):
+            says = f"found {retries!r}, expected a whole number of at least 0, or None"
+            problems.append(Problem(f"step {self.id}: max_retries", says))
+        if problems:
+            raise PlanError(tuple(problems))
 
     @property
     def used_outputs(self) -> tuple[str, ...]:
