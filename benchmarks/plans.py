@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from loopfsm.engine.attempt import NOT_CHECKED
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import CallTool, Command, Drive, Input, Result
+from loopfsm.engine.judging import NOT_CHECKED
 from loopfsm.model.loop_state import LoopState, RunState
 from loopfsm.model.plan import Plan
 from loopfsm.model.step import StepSpec

@@ -93,11 +93,14 @@ class Judgement:
     evidence: Mapping[str, Any] = field(factory=dict)
 
 
-Evaluator = Callable[[Step, Any], Judgement | Awaitable[Judgement]]
-"""`evaluator(step, output)`: is the result good? Synchronous ones join the result's commit."""
+Evaluator = Callable[[Step, Any], Judgement | bool | Awaitable[Judgement | bool]]
+"""`evaluator(step, output)`: is the result good? Synchronous ones join the result's commit.
 
-Verifier = Callable[[Step, Any], Judgement | Awaitable[Judgement]]
-"""`verifier(step, output)`: does the world show what the result claims?"""
+One that has to be awaited is declared with `async def`.
+"""
+
+Verifier = Callable[[Step, Any], Judgement | bool | Awaitable[Judgement | bool]]
+"""`verifier(step, output)`: does the world show what the result claims? Declared alike."""
 
 
 class Journal(Protocol):

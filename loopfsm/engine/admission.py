@@ -6,6 +6,7 @@ import attrs
 
 from loopfsm.errors import PlanError, Problem, ToolError
 from loopfsm.model.plan import Plan
+from loopfsm.recovery.registry import RecoveryRegistry
 from loopfsm.tools.registry import ToolRegistry
 
 
@@ -33,6 +34,27 @@ def with_facts_of_tools(plan: Plan, tools: ToolRegistry) -> Plan:
     if problems:
         raise PlanError(tuple(problems))
     return attrs.evolve(plan, steps=steps)
+
+
+def refuse_unknown_strategies(plan: Plan, recovery: RecoveryRegistry) -> None:
+    """A ladder names strategies that are registered.
+
+    Raises:
+        PlanError: it names another one.
+    """
+    problems = [
+        Problem(f"policy.ladder.{kind}[{index}]", _unknown(strategy, recovery))
+        for kind, rungs in plan.policy.ladder.items()
+        for index, strategy in enumerate(rungs)
+        if recovery.get(strategy) is None
+    ]
+    if problems:
+        raise PlanError(tuple(problems))
+
+
+def _unknown(strategy: str, recovery: RecoveryRegistry) -> str:
+    known = ", ".join(recovery.strategies)
+    return f"no strategy {str(strategy)!r} is registered; registered: {known}"
 
 
 def _problem_of_verifier(name: str, tools: ToolRegistry) -> str:

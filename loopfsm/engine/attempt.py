@@ -1,4 +1,4 @@
-"""One attempt at a step: resolve its args, call its tool in time, judge what came back.
+"""One attempt at a step: resolve its args, call its tool in time, read what came back.
 
 Everything that can go wrong with a tool ends here as a `Result`; nothing is raised.
 """
@@ -6,29 +6,23 @@ Everything that can go wrong with a tool ends here as a `Result`; nothing is rai
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
-from attrs import field, frozen
+from attrs import define, frozen
 
-from loopfsm.engine.inputs import CallTool, Evaluate, Input, Judged, Result, Verify
+from loopfsm.engine.inputs import CallTool, Input, Result
+from loopfsm.engine.values import describe, failure_of, reported_failure, resolve, shorten
 from loopfsm.errors import ToolError, ToolFailed
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import RunState
-from loopfsm.model.step import EnvironmentValue, Output, Step, Verdict
-from loopfsm.ports import Clock, Evaluator, Judgement, Timer, ToolContext, Verifier
+from loopfsm.model.step import Step
+from loopfsm.ports import Clock, Evaluator, Timer, ToolContext, Verifier
 from loopfsm.tools.registry import ToolRegistry
 
 log = logging.getLogger("loopfsm")
-
-NOT_CHECKED = Judgement(Verdict.NOT_CHECKED)
-PASSED = Judgement(Verdict.PASSED)
-
-FAILED_STATUSES = ("error", "failed", "denied")
-"""Values of `status` with which a returned mapping reports that the tool failed."""
 
 GIVE_UP_S = 5.0
 """Seconds a cancelled tool has to return before its attempt is given up without it."""
@@ -49,80 +43,119 @@ class Equipment:
     """Told of a task whose tool ignores its cancellation: nobody waits for it any more."""
 
 
-@frozen
+@define
 class Spending:
-    """What an attempt spent so far."""
+    """What an attempt spent and nobody charged yet."""
 
-    amounts: dict[str, float] = field(factory=lambda: {"tokens": 0, "cost": 0.0})
+    tokens: int = 0
+    cost: float = 0.0
 
     def spend(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """Charge the run's budgets."""
-        if tokens < 0 or cost < 0:
-            raise ValueError(f"cannot spend less than nothing: tokens={tokens}, cost={cost}")
-        self.amounts["tokens"] += tokens
-        self.amounts["cost"] += cost
+        """Charge the run's budgets; whole tokens, and a cost that can be added up."""
+        if not (tokens >= 0 and cost >= 0 and math.isfinite(tokens) and math.isfinite(cost)):
+            raise ValueError(f"expected numbers of at least 0: tokens={tokens!r}, cost={cost!r}")
+        self.tokens += int(tokens)
+        self.cost += cost
+
+    def take(self) -> tuple[int, float]:
+        """Hand over what is to be charged now; each amount is handed over once."""
+        taken = (self.tokens, self.cost)
+        self.tokens, self.cost = 0, 0.0
+        return taken
+
+
+@define
+class _Attempt:
+    """An attempt under way: who is told what became of it, and whether they were told."""
+
+    equipment: Equipment
+    step: Step
+    command: CallTool
+    spending: Spending
+    limit: float | None = None
+    gone: bool = False
+    """It was given up: that its time is over has been fed already."""
+
+    def ended(self, **fields: Any) -> Result:
+        """The result of this attempt, with what it spent since it was last asked."""
+        tokens, cost = self.spending.take()
+        step_id, attempt = self.step.id, self.command.attempt
+        return Result(step_id=step_id, attempt=attempt, tokens=tokens, cost=cost, **fields)
+
+    def out_of_time(self) -> Result:
+        """Nobody knows what became of it."""
+        return self.ended(failure=FailureKind.TIMED_OUT, message=too_long(self.limit))
+
+    def give_up(self) -> None:
+        """Go on without it."""
+        if not self.gone:
+            self.gone = True
+            self.equipment.feed(self.out_of_time())
+
+    def too_late(self, value: Any, error: BaseException | None) -> None:
+        """It ended after its time: that is said first, then what came of it."""
+        self.give_up()
+        self.late(value, error)
+
+    def late(self, value: Any, error: BaseException | None) -> None:
+        """Put on record what became of it at last."""
+        said = f"returned {shorten(value)}" if error is None else f"raised {describe(error)}"
+        self.equipment.feed(self.ended(output=value, message=f"late: {said}"))
 
 
 async def call_tool(equipment: Equipment, state: RunState, command: CallTool) -> Result | None:
     """Make one attempt. The result says what became of it, whatever that was.
 
-    None: the attempt was given up, which has been fed already.
+    Its output is not judged yet. None: the attempt was given up, which has been fed already.
     """
     step = state.step(command.step_id)
-    spending = Spending()
-    gone = False
-
-    def ended(**fields: Any) -> Result:
-        used = spending.amounts
-        return Result(
-            step_id=step.id,
-            attempt=command.attempt,
-            tokens=int(used["tokens"]),
-            cost=used["cost"],
-            **fields,
-        )
-
-    def late(value: Any, error: BaseException | None) -> None:
-        said = f"returned {shorten(value)}" if error is None else f"raised {describe(error)}"
-        equipment.feed(ended(output=value, message=f"late: {said}"))
-
+    attempt = _Attempt(equipment, step, command, Spending())
     try:
         tool = equipment.tools.get(step.spec.tool)
         args = resolve(step.spec.args, state, equipment.environment)
-    except (ToolFailed, ToolError) as error:
-        return ended(failure=FailureKind.NOT_EXECUTED, message=str(error))
-    limit = step.spec.timeout_s if step.spec.timeout_s is not None else tool.timeout_s
-    context = context_for(equipment, state, step, limit, spending, late)
-    no_result = {"failure": FailureKind.TIMED_OUT, "message": _too_long(limit)}
-
-    def give_up() -> None:
-        nonlocal gone
-        gone = True
-        equipment.feed(ended(**no_result))
-
-    def too_late(value: Any, error: BaseException | None) -> None:
-        if not gone:
-            give_up()
-        late(value, error)
-
+    except (ToolFailed, ToolError, RecursionError) as error:
+        return attempt.ended(failure=FailureKind.NOT_EXECUTED, message=describe_refusal(error))
+    attempt.limit = tool.timeout_s if step.spec.timeout_s is None else step.spec.timeout_s
+    context = context_for(equipment, state, step, attempt.limit, attempt.spending, attempt.late)
     try:
         output = await in_time(
-            equipment, limit, lambda: tool.call(args, context), give_up, too_late
+            equipment,
+            attempt.limit,
+            lambda: tool.call(args, context),
+            attempt.give_up,
+            attempt.too_late,
         )
     except TimeoutError as error:
         if error.args != (TIMED_OUT,):
-            return ended(**failure_of(error))
-        return None if gone else ended(**no_result)
-    except Exception as error:
-        return ended(**failure_of(error))
-    reported = reported_failure(output)
+            return attempt.ended(**failure_of(error))
+        return None if attempt.gone else attempt.out_of_time()
+    except asyncio.CancelledError as error:
+        if is_being_cancelled():
+            raise
+        return attempt.ended(**failure_of(error))  # something else that the tool awaited was
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a tool may raise what is no Exception
+        return attempt.ended(**failure_of(error))
+    try:
+        reported = reported_failure(output)
+    except Exception as error:  # looking into what it returned runs code of its author's
+        says = f"its result cannot be read: {describe(error)}"
+        return attempt.ended(failure=FailureKind.REJECTED, message=says)
     if reported:
-        return ended(output=output, evidence={"result": output}, **reported)
-    evaluation = judged_now(equipment.evaluator, step, output)
-    verification = None
-    if evaluation is not None and step.spec.verify is None:
-        verification = judged_now(equipment.verifier, step, output)
-    return ended(output=output, evaluation=evaluation, verification=verification)
+        return attempt.ended(output=output, evidence={"result": output}, **reported)
+    return attempt.ended(output=output)
+
+
+def describe_refusal(error: Exception) -> str:
+    """Why a call was never made."""
+    return str(error) if isinstance(error, (ToolFailed, ToolError)) else describe(error)
+
+
+def is_being_cancelled() -> bool:
+    """Whether the current task was asked to stop (and not something it awaits)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def context_for(
@@ -160,8 +193,8 @@ async def in_time(
 ) -> Any:
     """Await `call()`; after `limit` seconds cancel it and raise TimeoutError.
 
-    A tool that ignores its cancellation is given up `GIVE_UP_S` later: `given_up` is called.
-    Whatever the tool returns once its time is over is `late`.
+    Whatever it returns or raises once its time is over is `late`: its outcome is unknown. One
+    that ignores its cancellation is given up `GIVE_UP_S` later: `given_up` is called.
     """
     if limit is None:
         return await call()
@@ -180,203 +213,25 @@ async def in_time(
     timers.append(equipment.clock.call_later(limit, time_is_over))
     try:
         value = await call()
-    except asyncio.CancelledError:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
         if len(timers) == 1 or task.uncancel() > 0:
             raise
+        if not isinstance(error, asyncio.CancelledError):
+            late(None, error)
         raise TimeoutError(TIMED_OUT) from None
     else:
         if len(timers) == 1:
             return value
         task.uncancel()
-        late(value, None)  # it ended because its time was over, not in time
+        late(value, None)
         raise TimeoutError(TIMED_OUT)
     finally:
         for timer in timers:
             timer.cancel()
 
 
-def _too_long(limit: float | None) -> str:
+def too_long(limit: float | None) -> str:
+    """What is said of a call whose time is over."""
     return f"no result within {limit:g} s" if limit is not None else "no result"
-
-
-# Args
-
-
-def resolve(value: Any, state: RunState, environment: Mapping[str, str]) -> Any:
-    """The value with every reference replaced by what it refers to.
-
-    Raises:
-        ToolFailed: there is no such output, part of one, or environment variable.
-    """
-    if isinstance(value, Output):
-        return _output(value, state)
-    if isinstance(value, EnvironmentValue):
-        if value.name not in environment:
-            raise ToolFailed(f"the environment variable {value.name} is not set", False)
-        return value.looked_up(environment)
-    if isinstance(value, Mapping):
-        return {key: resolve(item, state, environment) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [resolve(item, state, environment) for item in value]
-    return value
-
-
-def _output(reference: Output, state: RunState) -> Any:
-    value = state.step(reference.step_id).output
-    for depth, key in enumerate(reference.path):
-        try:
-            value = value[int(key)] if isinstance(value, (list, tuple)) else value[key]
-        except (KeyError, IndexError, ValueError, TypeError):
-            place = ".".join((reference.step_id, *reference.path[:depth]))
-            has = f"; it has {', '.join(map(str, value))}" if isinstance(value, Mapping) else ""
-            says = f"the output at {place} is {shorten(value)} and has no {key!r}{has}"
-            raise ToolFailed(f"{reference} cannot be resolved: {says}", False) from None
-    return value
-
-
-# Outcomes
-
-
-def failure_of(error: BaseException) -> dict[str, Any]:
-    """What an exception of a tool means for its attempt."""
-    if isinstance(error, ToolFailed):
-        kind = FailureKind.REPORTED if error.executed else FailureKind.NOT_EXECUTED
-        return {"failure": kind, "message": error.message, "evidence": dict(error.evidence)}
-    evidence = {"error": type(error).__name__}
-    return {"failure": FailureKind.REPORTED, "message": describe(error), "evidence": evidence}
-
-
-def reported_failure(output: Any) -> dict[str, Any] | None:
-    """What a returned value says of its own failure; None when it reports none."""
-    if not isinstance(output, Mapping):
-        return None
-    refused = output.get("executed") is False
-    if not refused and output.get("status") not in FAILED_STATUSES:
-        return None
-    kind = FailureKind.NOT_EXECUTED if refused else FailureKind.REPORTED
-    says = next((output[key] for key in ("error", "message") if output.get(key)), output)
-    return {"failure": kind, "message": shorten(says)}
-
-
-def describe(error: BaseException) -> str:
-    """An exception in one line."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def shorten(value: Any, length: int = 200) -> str:
-    """A value as text of at most `length` characters."""
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-# Judgements
-
-
-def is_awaited(judge: Evaluator | Verifier) -> bool:
-    """Whether an evaluator or verifier has to be awaited."""
-    call = getattr(judge, "__call__", None)  # noqa: B004  # looking for an async __call__
-    return inspect.iscoroutinefunction(judge) or inspect.iscoroutinefunction(call)
-
-
-def judged_now(judge: Evaluator | Verifier | None, step: Step, output: Any) -> Judgement | None:
-    """The verdict of a synchronous judge; None: it has to be awaited."""
-    if judge is None:
-        return NOT_CHECKED
-    if is_awaited(judge):
-        return None
-    try:
-        return as_judgement(judge(step, output))
-    except Exception as error:
-        return failed_judgement(error)
-
-
-def as_judgement(value: Any) -> Judgement:
-    """What a judge returned, as a judgement: one of ours, or True or False."""
-    if isinstance(value, Judgement):
-        return value
-    if isinstance(value, bool):
-        return PASSED if value else Judgement(Verdict.FAILED, "refused")
-    if inspect.iscoroutine(value):
-        value.close()
-    raise TypeError(f"a judge returns a Judgement, True or False, not {shorten(value)}")
-
-
-def failed_judgement(error: BaseException) -> Judgement:
-    """A judge that raises does not pass what it was to judge (D19)."""
-    says = f"the check itself failed: {describe(error)}"
-    return Judgement(Verdict.FAILED, says, {"error": type(error).__name__})
-
-
-async def evaluate(equipment: Equipment, state: RunState, command: Evaluate) -> Judged:
-    """Await the evaluator; a synchronous verifier judges in the same breath."""
-    step = state.step(command.step_id)
-    evaluation = await _await(equipment.evaluator, step)
-    verification = None
-    if step.spec.verify is None:
-        verification = judged_now(equipment.verifier, step, step.output)
-    return Judged(
-        step_id=step.id,
-        attempt=command.attempt,
-        evaluation=evaluation,
-        verification=verification,
-    )
-
-
-async def verify(equipment: Equipment, state: RunState, command: Verify) -> Judged | None:
-    """Look at the world: with the step's own verifying call, else with the host's verifier.
-
-    None: the look was given up, which has been fed already.
-    """
-    step = state.step(command.step_id)
-    gone = False
-
-    def judged(judgement: Judgement) -> Judged:
-        return Judged(step_id=step.id, attempt=command.attempt, verification=judgement)
-
-    def give_up(says: str) -> None:
-        nonlocal gone
-        gone = True
-        equipment.feed(judged(Judgement(Verdict.FAILED, says)))
-
-    if step.spec.verify is None:
-        return judged(await _await(equipment.verifier, step))
-    judgement = await _verify_with_tool(equipment, state, step, give_up)
-    return None if gone else judged(judgement)
-
-
-async def _await(judge: Evaluator | Verifier | None, step: Step) -> Judgement:
-    if judge is None:
-        return NOT_CHECKED
-    try:
-        value = judge(step, step.output)
-        return as_judgement(await value if inspect.isawaitable(value) else value)
-    except Exception as error:
-        return failed_judgement(error)
-
-
-async def _verify_with_tool(
-    equipment: Equipment, state: RunState, step: Step, give_up: Callable[[str], None]
-) -> Judgement:
-    call = step.spec.verify
-    assert call is not None  # asked by the caller
-    spending = Spending()
-    try:
-        tool = equipment.tools.get(call.tool)
-        args = resolve(call.args, state, equipment.environment)
-        context = context_for(equipment, state, step, tool.timeout_s, spending, _forget)
-        call_it = partial(tool.call, args, context)
-        given_up = partial(give_up, f"{call.tool}: {_too_long(tool.timeout_s)}")
-        seen = await in_time(equipment, tool.timeout_s, call_it, given_up, _forget)
-    except Exception as error:
-        facts = failure_of(error)
-        says = _too_long(tool.timeout_s) if error.args == (TIMED_OUT,) else facts["message"]
-        return Judgement(Verdict.FAILED, f"{call.tool}: {says}", facts["evidence"])
-    reported = reported_failure(seen)
-    if seen is False or reported:
-        says = reported["message"] if reported else f"{call.tool} returned False"
-        return Judgement(Verdict.FAILED, says, {"result": seen})
-    return Judgement(Verdict.PASSED, "", {"result": seen})
-
-
-def _forget(value: Any, error: BaseException | None) -> None:
-    """A verifier that ended late has nothing more to say."""

@@ -14,21 +14,24 @@ ends the run as FAILED with the traceback. The other units of the commit stand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from loopfsm.engine import fold, rest, settle
+from loopfsm.engine import fold, people, rest, settle
 from loopfsm.engine.inputs import (
     Accepted,
     Answer,
+    Cancel,
     Command,
     Drive,
+    Due,
     Expired,
     Input,
     Judged,
+    Park,
     Prepared,
     Refuse,
     Result,
@@ -51,6 +54,31 @@ class Advanced(NamedTuple):
     state: RunState
     units: tuple[Unit, ...]
     commands: tuple[Command, ...]
+
+
+FOLDS: Mapping[type[Any], Callable[[Turn, Draft, Any], None]] = {
+    Drive: fold.fold_drive,
+    Park: fold.fold_park,
+    Result: fold.fold_result,
+    Judged: fold.fold_judged,
+    Due: fold.fold_due,
+    Expired: people.fold_expired,
+    Prepared: fold.fold_prepared,
+    Answer: people.fold_answer,
+    Cancel: people.fold_cancel,
+}
+"""What folds each kind of input."""
+
+
+def describe(item: Input) -> str:
+    """The cause of a unit, in the journal's words."""
+    parts = [
+        str(getattr(item, name))
+        for name in ("step_id", "failure_id", "question_id", "subject", "choice")
+        if hasattr(item, name)
+    ]
+    attempt = f"#{item.attempt}" if isinstance(item, (Result, Judged)) else ""
+    return f"{type(item).__name__.lower()} {' '.join(parts)}{attempt}".strip()
 
 
 @frozen
@@ -83,6 +111,8 @@ class Core:
 
     def _charge_time(self, turn: Turn) -> None:
         driven_at = turn.state.driven_at
+        if turn.state.ending is not None:
+            return
         if driven_at is None or turn.state.limit_of("seconds") is None:
             return
 
@@ -98,7 +128,7 @@ class Core:
             self._after_the_end(turn, item)
             return
         try:
-            turn.unit(fold.describe(item), lambda draft: fold.FOLDS[type(item)](turn, draft, item))
+            turn.unit(describe(item), lambda draft: FOLDS[type(item)](turn, draft, item))
         except Exception as error:
             self._fold_again(turn, item, error)
             return
@@ -115,7 +145,7 @@ class Core:
             error = AnswerRefused(item.choice, f"the run has ended as {ended}", ())
             turn.commands.append(Refuse(item.token, error))
         elif isinstance(item, (Result, Judged)):
-            turn.unit(fold.describe(item), partial(fold.note_late, item=item))
+            turn.unit(describe(item), partial(fold.note_late, item=item))
 
     def _fold_again(self, turn: Turn, item: Input, error: Exception) -> None:
         """Fold an input whose unit raised as what it means instead."""
@@ -126,14 +156,10 @@ class Core:
                     error = AnswerRefused(item.choice, why, ())
                 turn.commands.append(Refuse(item.token, error))
             elif isinstance(item, (Result, Judged)):
-                turn.unit(
-                    f"broken {fold.describe(item)}", partial(_fail_instead, item, why, evidence)
-                )
+                turn.unit(f"broken {describe(item)}", partial(_fail_instead, item, why, evidence))
             elif isinstance(item, Prepared):
                 again = partial(fold.fail_recovery, why=why, evidence=evidence)
-                turn.unit(
-                    f"broken {fold.describe(item)}", partial(again, failure_id=item.failure_id)
-                )
+                turn.unit(f"broken {describe(item)}", partial(again, failure_id=item.failure_id))
             elif isinstance(item, Drive):
                 raise error
             else:

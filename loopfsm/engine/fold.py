@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from loopfsm.engine.inputs import (
-    Answer,
-    Cancel,
     Drive,
     Due,
-    Expired,
-    Input,
     Judged,
     Park,
     Prepared,
     Result,
 )
 from loopfsm.engine.turn import Turn, schedule
-from loopfsm.errors import AnswerRefused, CoreBroken
 from loopfsm.model.event import CHARGED, LATE_RESULT
 from loopfsm.model.failure import (
     RUN,
-    WHOLE_PLAN,
     Failure,
     FailureKind,
     FailureState,
-    RecoveryStrategy,
 )
 from loopfsm.model.loop_state import LoopState
-from loopfsm.model.question import Choice, Question
 from loopfsm.model.step import Step, StepState, Verdict
 from loopfsm.ports import Judgement
 from loopfsm.unit import Draft
-
-STRATEGY_OF: Mapping[str, str] = {
-    Choice.RETRY: RecoveryStrategy.RETRY,
-    Choice.SKIP: "SKIP",
-    Choice.STOP: RecoveryStrategy.ABSTAIN,
-    Choice.RAISE: "RAISE_BUDGET",
-}
-"""What each choice orders."""
-
 
 # Results
 
@@ -76,9 +57,8 @@ def fold_result(turn: Turn, draft: Draft, result: Result) -> None:
 
 def charge_usage(draft: Draft, item: Result | Judged) -> None:
     """What an attempt used is used, whatever becomes of its result."""
-    if isinstance(item, Result):
-        usage = (("tokens", float(item.tokens)), ("cost", item.cost))
-        draft.charge(CHARGED, ("step", item.step_id), *usage)
+    usage = (("tokens", item.tokens), ("cost", item.cost))
+    draft.charge(CHARGED, ("step", item.step_id), *usage)
 
 
 def note_late(draft: Draft, item: Result | Judged) -> None:
@@ -93,6 +73,7 @@ def note_late(draft: Draft, item: Result | Judged) -> None:
 def fold_judged(turn: Turn, draft: Draft, judged: Judged) -> None:
     """An awaited verdict came: pass or fail the step it belongs to, if it still stands there."""
     step = draft.step(judged.step_id)
+    charge_usage(draft, judged)
     phase = "verification" if judged.evaluation is None else "evaluation"
     judgement = judged.verification if judged.evaluation is None else judged.evaluation
     expected = StepState.EVALUATED if judged.evaluation is None else StepState.EXECUTED
@@ -190,114 +171,13 @@ def fail_recovery(draft: Draft, failure_id: str, why: str, evidence: Mapping[str
     draft.fire(draft.failure(failure_id), "handler_failed", why=why, evidence=evidence)
 
 
-# People
-
-
-def fold_answer(turn: Turn, draft: Draft, answer: Answer) -> None:
-    """A person answered: the choice becomes the recovery that runs next.
-
-    Raises:
-        AnswerRefused: nothing is asked about the subject, or the answer does not fit.
-    """
-    question = draft.question_of(answer.subject)
-    if question is None:
-        raise AnswerRefused(
-            answer.choice, f"nothing is asked about {answer.subject!r}", open_answers(draft)
-        )
-    facts = {
-        "choice": answer.choice,
-        "said": answer.said,
-        "raised_to": answer.raised_to,
-        "token": answer.token,
-        "used_for": turn.state.tokens.get(answer.token),
-        "draining": draft.draining,
-        "now": turn.now,
-    }
-    refusal = draft.machines.question.explain(question, "answer", **facts)
-    if not refusal:
-        raise AnswerRefused(answer.choice, refusal.why_not, open_answers(draft))
-    question = draft.fire(question, "answer", **facts)
-    order(turn, draft, question, STRATEGY_OF[answer.choice], ordered=True)
-
-
-def open_answers(draft: Draft) -> tuple[str, ...]:
-    """Every answer that an open question offers, as `CHOICE SUBJECT`."""
-    if draft.draining is not None:
-        return ()
-    subjects = sorted(draft.before.asked)
-    questions = (draft.question_of(subject) for subject in subjects)
-    return tuple(
-        f"{choice} {q.subject}" for q in questions if q is not None for choice in q.choices
-    )
-
-
-def fold_expired(turn: Turn, draft: Draft, expired: Expired) -> None:
-    """A deadline answers in the person's place: abstain where that is allowed, else terminate."""
-    question = draft.question(expired.question_id)
-    facts = {"draining": draft.draining, "now": turn.now}
-    if not draft.may(question, "expire", **facts):
-        return
-    failure = draft.failure(question.failure_id)
-    case = turn.case_of(attrs.evolve(failure, ordered=False), draft)
-    abstain = turn.registry.get(RecoveryStrategy.ABSTAIN)
-    if case.step is not None and case.step.failed_in is not None:
-        case = attrs.evolve(case, step=attrs.evolve(case.step, state=case.step.failed_in))
-    allowed = abstain is not None and not abstain.refusal(case, draft)
-    strategy = RecoveryStrategy.ABSTAIN if allowed else RecoveryStrategy.TERMINATE
-    question = draft.fire(question, "expire", choice=strategy.value, **facts)
-    order(turn, draft, question, strategy, ordered=False)
-
-
-def order(turn: Turn, draft: Draft, question: Question, strategy: str, *, ordered: bool) -> None:
-    """Make the answer of `question` the planned recovery of its failure."""
-    repeats = ordered and strategy == RecoveryStrategy.RETRY
-    if question.subject != RUN:
-        step = draft.step(question.subject)
-        draft.fire(step, "answered", grants_repeat=repeats)
-    failure = draft.failure(question.failure_id)
-    handler = turn.registry.get(strategy)
-    if handler is None:
-        raise CoreBroken(f"the answer {question.choice!r} orders {strategy}, which has no handler")
-    case = turn.case_of(attrs.evolve(failure, ordered=ordered), draft)
-    scope = handler.scope(case)
-    why = f"{question.id} was answered: {question.choice}"
-    if scope != WHOLE_PLAN:
-        make_way(draft, scope, why)
-        refuse_if_held(draft, scope, question)
-    facts = {"strategy": strategy, "scope": scope, "ordered": ordered, "why": why}
-    draft.fire(failure, "answered", **facts)
-
-
-def make_way(draft: Draft, scope: tuple[str, ...], why: str) -> None:
-    """A person outranks the ladder: drop each of its planned recoveries that overlaps."""
-    for holder in dict.fromkeys(draft.holder_of(step_id) for step_id in scope):
-        if holder is not None and not draft.failure(holder).ordered:
-            withdraw(draft, draft.failure(holder), f"{why} (it outranks the ladder)")
-
-
-def refuse_if_held(draft: Draft, scope: tuple[str, ...], question: Question) -> None:
-    """Two orders of people do not overlap: the second one waits until the first is done."""
-    for step_id in scope:
-        holder = draft.holder_of(step_id)
-        if holder is not None:
-            order = draft.failure(holder)
-            problem = (
-                f"QUES-01 needs free steps: {step_id} is held by the order "
-                f"{order.strategy} for {order.subject}; answer again when that is done"
-            )
-            raise AnswerRefused(question.choice or "", problem, ())
+# The run as a whole
 
 
 def withdraw(draft: Draft, failure: Failure, why: str) -> None:
     """Give a planned recovery up; its attempt stays spent."""
     recoveries = draft.recoveries_left(failure.subject)
     draft.fire(failure, "withdraw", recoveries=recoveries, why=why)
-
-
-def fold_cancel(turn: Turn, draft: Draft, cancel: Cancel) -> None:
-    """A person wants the run to stop. What ends it already is not overtaken."""
-    if draft.draining is None and turn.state.ending is None:
-        fail_run(draft, FailureKind.CANCELLED, cancel.reason, {})
 
 
 def fail_run(draft: Draft, kind: FailureKind, message: str, evidence: Mapping[str, Any]) -> None:
@@ -338,6 +218,10 @@ def fold_drive(turn: Turn, draft: Draft, drive: Drive) -> None:
             schedule(draft, spec.id)
     elif drive.resumed:
         take_up(turn, draft)
+        for subject in sorted(turn.state.asked):
+            question = draft.question_of(subject)
+            if question is not None:
+                draft.written["question", question.id] = question
 
 
 def fold_park(turn: Turn, draft: Draft, park: Park) -> None:
@@ -371,28 +255,3 @@ def interrupt(draft: Draft, step: Step) -> None:
     else:
         kind, why = FailureKind.INTERRUPTED, "the process died during the attempt"
         fail(draft, step, "interrupt", kind, why, {}, **facts)
-
-
-FOLDS: Mapping[type[Any], Callable[[Turn, Draft, Any], None]] = {
-    Drive: fold_drive,
-    Park: fold_park,
-    Result: fold_result,
-    Judged: fold_judged,
-    Due: fold_due,
-    Expired: fold_expired,
-    Prepared: fold_prepared,
-    Answer: fold_answer,
-    Cancel: fold_cancel,
-}
-"""What folds each kind of input."""
-
-
-def describe(item: Input) -> str:
-    """The cause of a unit, in the journal's words."""
-    parts = [
-        str(getattr(item, name))
-        for name in ("step_id", "failure_id", "question_id", "subject", "choice")
-        if hasattr(item, name)
-    ]
-    attempt = f"#{item.attempt}" if isinstance(item, (Result, Judged)) else ""
-    return f"{type(item).__name__.lower()} {' '.join(parts)}{attempt}".strip()

@@ -58,6 +58,8 @@ class Judged:
     attempt: int
     evaluation: Judgement | None = None
     verification: Judgement | None = None
+    tokens: int = 0
+    cost: float = 0.0
 
 
 @frozen

@@ -8,17 +8,15 @@ the events, the commands are performed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import Future
 from typing import Any
 
-from loopfsm.engine import attempt
-from loopfsm.engine.admission import with_facts_of_tools
+from loopfsm.engine import attempt, judging
+from loopfsm.engine.admission import refuse_unknown_strategies, with_facts_of_tools
 from loopfsm.engine.clock import SystemClock
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import (
@@ -41,6 +39,7 @@ from loopfsm.engine.inputs import (
 from loopfsm.engine.outcome import EventStream, Outcome, outcome_of
 from loopfsm.engine.settle import describe_error
 from loopfsm.engine.state import new_run
+from loopfsm.engine.threads import call_in_loop
 from loopfsm.engine.turn import case_of
 from loopfsm.errors import CoreBroken, DriveRefused
 from loopfsm.journals.memory import MemoryJournal
@@ -50,9 +49,6 @@ from loopfsm.model.plan import Plan
 from loopfsm.ports import Clock, Evaluator, Journal, Timer, Tool, Verifier
 from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 from loopfsm.tools.registry import ToolRegistry
-
-LOOK_AGAIN_S = 0.2
-"""Real seconds after which another thread looks whether the driver it asked is still there."""
 
 
 class Loop:
@@ -93,6 +89,7 @@ class Loop:
         self._core = Core.of(self._registry)
         self._clock = clock or SystemClock()
         self._journal = journal or MemoryJournal()
+        refuse_unknown_strategies(plan, self._registry)
         run_id = run_id or uuid.uuid4().hex[:12]
         self._state = new_run(with_facts_of_tools(plan, registry), run_id)
         self._equipment = attempt.Equipment(
@@ -104,6 +101,8 @@ class Loop:
             feed=self._feed,
             abandon=self._abandon,
         )
+        self._lock = threading.RLock()
+        """Held while the state changes, so that any thread may answer a run nobody drives."""
         self._inbox: deque[Input] = deque()
         self._backlog: list[Command] = []
         self._replies: dict[str, Refuse | Accepted] = {}
@@ -137,7 +136,10 @@ class Loop:
     def events(self) -> AsyncIterator[Event]:
         """Every event from now on, each after it was journaled; ends when `run` returns."""
         stream = EventStream()
-        self._streams.append(stream)
+        if self._state.ending is None or self._driver is not None:
+            self._streams.append(stream)
+        else:
+            stream.publish(None)
         return stream
 
     # What can be done
@@ -151,21 +153,20 @@ class Loop:
         Raises:
             DriveRefused: it is being driven already.
         """
-        if self._driver is not None:
-            raise DriveRefused("this run is being driven already", "Await the first `run` instead")
-        self._driver, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self._woken = asyncio.Event()
+        with self._lock:
+            if self._driver is not None:
+                instead = "Await the first `run` instead"
+                raise DriveRefused("this run is being driven already", instead)
+            self._driver, self._thread = asyncio.get_running_loop(), threading.get_ident()
+            self._woken = woken = asyncio.Event()
         try:
             self._advance([Drive(resumed=self._interrupted)])
             backlog, self._backlog = self._backlog, []
             self._perform(backlog)
             while not self._at_rest():
-                await self._woken.wait()
-                self._woken.clear()
-                inputs = list(self._inbox)
-                self._inbox.clear()
-                if inputs:
-                    self._advance(inputs)
+                await woken.wait()
+                woken.clear()
+                self._take_in()
         finally:
             await self._leave()
         return self.outcome
@@ -204,10 +205,14 @@ class Loop:
         """
         token = token or uuid.uuid4().hex
         answer = Answer(subject=subject, choice=choice, token=token, said=said, raised_to=to)
-        self._in_driver_thread(lambda: self._advance([answer]))
-        reply = self._replies.pop(token)
-        if isinstance(reply, Refuse):
-            raise reply.error
+
+        def take() -> None:
+            self._advance([answer])
+            reply = self._replies.pop(token)
+            if isinstance(reply, Refuse):
+                raise reply.error
+
+        self._in_driver_thread(take)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """End the run as ABSTAINED: nothing new starts, what is under way ends and is recorded.
@@ -230,7 +235,19 @@ class Loop:
             self._inbox.append(item)
             self._woken.set()
 
+    def _take_in(self, *then: Input) -> None:
+        """Fold what has arrived, in one call; it stays in the inbox until that is committed."""
+        arrived = list(self._inbox)
+        if arrived or then:
+            self._advance([*arrived, *then])
+            for _ in arrived:
+                self._inbox.popleft()
+
     def _advance(self, inputs: Iterable[Input]) -> None:
+        with self._lock:
+            self._commit(inputs)
+
+    def _commit(self, inputs: Iterable[Input]) -> None:
         state, units, commands = self._core.advance(self._state, inputs, self._clock.now())
         if units:
             self._journal.append(state.run.id, units)
@@ -242,35 +259,23 @@ class Loop:
         self._perform(commands)
 
     def _in_driver_thread(self, work: Callable[[], None]) -> None:
-        if self._driver is None:
-            work()
-            return None
-        driver, done = self._driver, Future[None]()
-
-        def there() -> None:
-            if not done.set_running_or_notify_cancel():
+        """Do `work` where the run is driven; here, when nobody drives it."""
+        with self._lock:
+            driver, woken = self._driver, self._woken
+            if driver is None or woken is None:
+                work()
                 return
+
+        def work_and_wake() -> None:
             try:
                 work()
-                done.set_result(None)
-            except BaseException as error:  # raised again where it was asked for
-                done.set_exception(error)
-            if self._woken is not None:
-                self._woken.set()
+            finally:
+                woken.set()
 
         if self._thread == threading.get_ident():
-            there()
-            done.result()
-            return None
-
-        with contextlib.suppress(RuntimeError):  # the driver's event loop is gone already
-            driver.call_soon_threadsafe(there)
-        while True:
-            try:
-                return done.result(timeout=LOOK_AGAIN_S)
-            except TimeoutError:
-                if driver.is_closed() and done.cancel():
-                    return work()
+            work_and_wake()
+        else:
+            call_in_loop(driver, work_and_wake)
 
     # Commands
 
@@ -307,18 +312,23 @@ class Loop:
         self._timers[command] = self._clock.call_later(delay, due)
 
     async def _carry_out(self, command: Command) -> None:
-        item = await self._performed(command)
+        try:
+            item = await self._performed(command)
+        except asyncio.CancelledError:
+            raise  # the driver leaves
+        except Exception as error:  # nothing may be lost, whatever foreign code brought up
+            item = judging.lost(command, error)
         if item is not None:
             self._feed(item)
 
     def _performed(self, command: Command) -> Awaitable[Input | None]:
         state, equipment = self._state, self._equipment
         if isinstance(command, CallTool):
-            return attempt.call_tool(equipment, state, command)
+            return judging.call_and_judge(equipment, state, command)
         if isinstance(command, Evaluate):
-            return attempt.evaluate(equipment, state, command)
+            return judging.evaluate(equipment, state, command)
         if isinstance(command, Verify):
-            return attempt.verify(equipment, state, command)
+            return judging.verify(equipment, state, command)
         if isinstance(command, Prepare):
             return self._prepared(command)
         raise CoreBroken(f"nobody performs {command!r}")
@@ -330,7 +340,11 @@ class Loop:
         case = case_of(failure, self._state, self._state, self._clock.now())
         try:
             value = await handler.prepare(case)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and attempt.is_being_cancelled():
+                raise
             why, evidence = describe_error(error)
             return Prepared(failure.id, command.plan, error=why, evidence=evidence)
         return Prepared(failure.id, command.plan, value)
@@ -353,7 +367,6 @@ class Loop:
             timer.cancel()
         self._backlog = list(self._timers)
         self._timers.clear()
-        self._interrupted = any(not task.done() for task in self._tasks)
         for task in (*self._tasks, *self._abandoned):
             task.cancel()
         try:
@@ -364,14 +377,19 @@ class Loop:
 
     def _hand_back(self) -> None:
         """Fold what has arrived, and let the next driver in."""
-        self._tasks.clear()
-        self._woken = self._driver = self._thread = None
-        arrived = list(self._inbox)
-        self._inbox.clear()
-        self._advance([*arrived, Park()])
-        for stream in self._streams:
-            stream.publish(None)
-        self._streams.clear()
+        with self._lock:
+            self._tasks.clear()
+            self._woken = self._driver = self._thread = None
+            try:
+                self._take_in(Park())
+            finally:
+                state = self._state
+                self._interrupted = bool(state.in_flight or state.planned)
+                if self._interrupted:  # whoever takes the run up is told anew what to do
+                    self._backlog.clear()
+                for stream in self._streams:
+                    stream.publish(None)
+                self._streams.clear()
 
 
 __all__ = ["Loop", "Outcome"]

@@ -22,7 +22,9 @@ LEADS_ON = (LoopState.ITERATION_COMPLETE, LoopState.REPLANNING)
 
 def come_to_rest(turn: Turn) -> None:
     """Fire the path from where the loop stood to where it rests, as one unit."""
-    if turn.state.run.state not in ENDED:
+    run = turn.state.run.state
+    never_driven = run is LoopState.INITIALIZED and turn.state.driven_at is None
+    if run not in ENDED and not (never_driven and turn.end is None):
         turn.unit("rest", partial(_walk, turn))
 
 

@@ -141,7 +141,7 @@ def end_run(draft: Draft) -> None:
             draft.fire(step, "cancel")
 
 
-def describe_error(error: Exception) -> tuple[str, dict[str, object]]:
+def describe_error(error: BaseException) -> tuple[str, dict[str, object]]:
     """What went wrong, in one line, and the evidence to keep."""
     if isinstance(error, RecoveryRefused):
         return error.message, dict(error.evidence)
@@ -163,6 +163,7 @@ def start_ready(turn: Turn) -> bool | None:
     """
     if turn.state.driven_at is None:
         return None
+    refused = False
     for place, step_id in turn.state.ready.entries():
         step = turn.state.step(step_id)
         if step.state is not StepState.READY:
@@ -181,9 +182,11 @@ def start_ready(turn: Turn) -> bool | None:
             return False
         elif facts["held_by"] is not None:
             turn.unit("", partial(Draft.dequeue, place=place))  # queued again when released
+        elif facts["spent_budget"] in budget.FIRST_START_ONLY:
+            refused = True  # one that was started before may still repeat
         else:
             return True
-    return False
+    return refused
 
 
 def start_one(draft: Draft, step: Step, place: int, facts: Mapping[str, Any]) -> None:

@@ -26,6 +26,9 @@ class WhenExhausted(Enum):
 UNCLASSIFIED = "unclassified"
 """The class of a failure whose result carries no situation."""
 
+FAILURE_CLASSES = (UNCLASSIFIED,)
+"""Every class that a ladder may say something about."""
+
 DEFAULT_LADDER: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {UNCLASSIFIED: (RecoveryStrategy.RETRY,)}
 )
@@ -56,6 +59,14 @@ def _optional(check: Any) -> Any:
     return or_none
 
 
+def _when_exhausted(value: object) -> WhenExhausted:
+    try:
+        return WhenExhausted(value)
+    except ValueError:
+        known = ", ".join(repr(each.value) for each in WhenExhausted)
+        raise _refuse("when_exhausted", value, f"one of {known}") from None
+
+
 def _flag(_instance: object, attribute: Attribute[Any], value: object) -> None:
     if not isinstance(value, bool):
         raise _refuse(attribute.name, value, "true or false")
@@ -63,6 +74,12 @@ def _flag(_instance: object, attribute: Attribute[Any], value: object) -> None:
 
 def _ladder(_instance: object, _attribute: object, value: Mapping[str, tuple[str, ...]]) -> None:
     for kind, rungs in value.items():
+        if kind not in FAILURE_CLASSES:
+            raise _refuse("ladder", kind, f"one of {', '.join(FAILURE_CLASSES)}")
+        given: object = rungs
+        listed = isinstance(given, (tuple, list))
+        if not listed or not all(isinstance(rung, str) for rung in rungs):
+            raise _refuse(f"ladder.{kind}", rungs, "a list of strategies")
         for rung in rungs:
             if rung in LAST_RUNGS:
                 instead = "when_exhausted says what comes after the last rung"
@@ -92,7 +109,8 @@ class Policy:
     backoff_cap_s: float = field(default=60, validator=_number(0, whole=False))
     recoveries: int = field(default=6, validator=_number(0, whole=True))
     """Recoveries per lineage: the one budget that bounds every unattended cycle."""
-    when_exhausted: WhenExhausted = WhenExhausted.ASK
+    when_exhausted: WhenExhausted = field(default=WhenExhausted.ASK, converter=_when_exhausted)
+    """Also given as its value: "ask", "abstain" or "fail"."""
     may_abstain: bool = field(default=True, validator=_flag)
     question_deadline_s: float | None = field(
         default=None, validator=_optional(_number(0, whole=False))
@@ -114,11 +132,16 @@ def _as_tuple(specs: Iterable[StepSpec]) -> tuple[StepSpec, ...]:
     return tuple(specs)
 
 
+def _is_policy(_instance: object, _attribute: object, value: object) -> None:
+    if not isinstance(value, Policy):
+        raise PlanError((Problem("policy", f"found {value!r}, expected a Policy"),))
+
+
 @frozen(kw_only=True)
 class Plan:
     """What is to be done. `version` rises by one with every applied change."""
 
     goal: str
     steps: tuple[StepSpec, ...] = field(converter=_as_tuple)
-    policy: Policy = field(factory=Policy)
+    policy: Policy = field(factory=Policy, validator=_is_policy)
     version: int = 1

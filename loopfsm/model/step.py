@@ -101,6 +101,9 @@ class FromEnvironment(str):
 
     name: str
 
+    def __repr__(self) -> str:
+        return repr(self.shown)
+
     @property
     def shown(self) -> str:
         """What stands for the value wherever people or files can see it."""

@@ -62,11 +62,10 @@ def decide(case: RecoveryCase, registry: RecoveryRegistry, unit: Draft) -> Decis
     for strategy in _rungs(case.failure, case.policy):
         handler = registry.get(strategy)
         last = strategy in _ENDS_OR_ASKS
-        why = _refusal(handler, case, unit, last=last)
-        if why or handler is None:
+        why, scope = _asked(handler, case, unit, last=last)
+        if why:
             passed.append(PassedOver(strategy, why))
             continue
-        scope = handler.scope(case)
         if scope != WHOLE_PLAN and any(_is_taken(step_id, unit) for step_id in scope):
             return Decision(None, (), tuple(passed))
         ordered = case.failure.kind is FailureKind.CANCELLED
@@ -103,6 +102,23 @@ def _last_rungs(failure: Failure, when_exhausted: WhenExhausted) -> Iterator[str
         yield RecoveryStrategy.REQUEST_HUMAN
     elif when_exhausted is WhenExhausted.ABSTAIN:
         yield RecoveryStrategy.ABSTAIN
+
+
+def _asked(
+    handler: RecoveryHandler | None, case: RecoveryCase, unit: Draft, *, last: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Why a rung is passed over (empty: it can be taken), and what it would write.
+
+    A strategy that raises when it is asked is passed over like one that says no (D8).
+    """
+    try:
+        why = _refusal(handler, case, unit, last=last)
+        if why or handler is None:
+            return why, ()
+        scope = handler.scope(case)
+    except Exception as error:  # noqa: BLE001  # a strategy of a user's may raise anything
+        return f"it raised {type(error).__name__} when it was asked: {error}", ()
+    return ("", scope) if scope else ("it says that it would write nothing", ())
 
 
 def _refusal(

@@ -118,7 +118,7 @@ class _Watch:
     def _after_result(self, result: Result) -> Memory:
         step, memory = self.steps[result.step_id], self.memory[result.step_id]
         spec = step.spec
-        if result.attempt != step.attempt:
+        if result.attempt != step.attempt or step.state is not StepState.RUNNING:
             return memory  # given up before: what it may have done is remembered
         if spec.idempotent or result.failure is FailureKind.NOT_EXECUTED:
             return memory
@@ -204,7 +204,8 @@ class _Watch:
             and item.attempt == step.attempt
             for item in self.inputs
         )
-        if stale and not current:
+        resumed = any(isinstance(item, Drive) and item.resumed for item in self.inputs)
+        if stale and not current and not resumed:
             self._say(
                 f"a result of attempt {min(stale)} of {step.id} moves its attempt to {to.name}"
             )

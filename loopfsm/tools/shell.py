@@ -39,12 +39,18 @@ def _text(value: object, place: str) -> str:
     raise _not_started(f"{place} is {value!r}, expected text or a number")
 
 
+def _told(text: str) -> str:
+    """How a text is shown: one from the environment by its name."""
+    return text.shown if isinstance(text, FromEnvironment) else text
+
+
 @frozen(kw_only=True)
 class _Program:
     """What is to be started, all references resolved."""
 
     command: str | tuple[str, ...]
     cwd: str
+    told_cwd: str
     env: Mapping[str, str]
     stdin: str | None
 
@@ -52,8 +58,8 @@ class _Program:
     def told(self) -> str | list[str]:
         """What results say was run: values of the environment by their names."""
         if isinstance(self.command, str):
-            return self.command
-        return [p.shown if isinstance(p, FromEnvironment) else p for p in self.command]
+            return _told(self.command)
+        return [_told(part) for part in self.command]
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -64,7 +70,7 @@ class _Program:
     @property
     def shown(self) -> str:
         """How messages call it."""
-        line = self.command if isinstance(self.command, str) else self.command[0]
+        line = _told(self.command if isinstance(self.command, str) else self.command[0])
         return line if len(line) <= 60 else f"{line[:57]}..."
 
 
@@ -175,9 +181,11 @@ class ShellTool:
             raise _not_started(f"env is {env!r}, expected a table of names and values")
         own = {str(k): _text(v, f"env.{k}") for k, v in {**self.env, **env}.items()}
         stdin = args.get("stdin", self.stdin)
+        cwd = _text(args.get("cwd", self.cwd), "cwd")
         return _Program(
             command=self._command(args),
-            cwd=str(self.workspace / _text(args.get("cwd", self.cwd), "cwd")),
+            cwd=str(self.workspace / cwd),
+            told_cwd=_told(cwd) if isinstance(cwd, FromEnvironment) else str(self.workspace / cwd),
             env={**os.environ, **own} if self.inherit_env else own,
             stdin=None if stdin is None else _text(stdin, "stdin"),
         )
@@ -253,7 +261,9 @@ def _start(program: _Program) -> subprocess.Popen[bytes]:
 def _why_not(program: _Program, error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.filename == program.cwd:
-        return f"{program.shown!r} was not started: working directory {program.cwd!r}: {reason}"
+        return (
+            f"{program.shown!r} was not started: working directory {program.told_cwd!r}: {reason}"
+        )
     if isinstance(error, FileNotFoundError):
         reason = "no such program (or the interpreter in its first line is missing)"
     return f"{program.shown!r} could not be started: {reason}"
@@ -269,7 +279,7 @@ def _result(
         "stderr": err.text,
         "return_code": return_code,
         "duration_seconds": seconds,
-        "cwd": program.cwd,
+        "cwd": program.told_cwd,
         "output_truncated": False,
     }
     for stream, output in (("stdout", out), ("stderr", err)):

@@ -11,9 +11,9 @@ import attrs
 from attrs import define, field
 
 from loopfsm.dag import Dag
-from loopfsm.engine.attempt import NOT_CHECKED
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import Answer, Command, Drive, Input, Result
+from loopfsm.engine.judging import NOT_CHECKED
 from loopfsm.engine.loop import Loop, Outcome
 from loopfsm.engine.state import new_run, state_of
 from loopfsm.lifecycle import Lifecycle, Row

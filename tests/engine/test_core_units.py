@@ -10,7 +10,6 @@ import attrs
 import pytest
 from hypothesis import given, settings
 
-from loopfsm.engine.attempt import NOT_CHECKED
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import (
     Accepted,
@@ -24,6 +23,7 @@ from loopfsm.engine.inputs import (
     Park,
     Refuse,
 )
+from loopfsm.engine.judging import NOT_CHECKED
 from loopfsm.lifecycle import Row
 from loopfsm.lifecycles.failure import is_a_last_rung
 from loopfsm.lifecycles.step import record_output

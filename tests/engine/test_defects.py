@@ -398,7 +398,6 @@ def broken_guard(*_nouns: Any) -> bool:
     "broken",
     [
         pytest.param(row("start", S.RUNNING), id="start"),
-        pytest.param(row("retry", S.RETRY_PENDING), id="retry"),
         pytest.param(row("begin", F.RECOVERY_IN_PROGRESS), id="begin"),
         pytest.param(row("complete", L.COMPLETED), id="complete"),
     ],
@@ -410,6 +409,14 @@ def test_d19_a_guard_that_raises_lets_nothing_through(broken: Row) -> None:
         hand.give(done("a") if broken.trigger == "complete" else failed("a"))
     assert L.FAILED is hand.loop
     assert hand.state.step("a").attempt <= 1
+
+
+def test_d19_a_guard_of_a_strategy_that_raises_is_a_no() -> None:
+    """The strategy is passed over, nothing is done again, and a person is asked (D8, D19)."""
+    broken = core_with(row("retry", S.RETRY_PENDING), guards=(broken_guard,))
+    hand = Hand.on(plan_of(spec("a", max_retries=1)), broken)
+    hand.give(failed("a"))
+    assert (L.WAITING_FOR_HUMAN, 1) == (hand.loop, hand.state.step("a").attempt)
 
 
 def test_d19_a_guard_of_a_result_that_raises_ends_the_run() -> None:

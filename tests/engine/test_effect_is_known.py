@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopfsm.engine.attempt import PASSED
 from loopfsm.engine.inputs import Drive, Input, Judged
+from loopfsm.engine.judging import PASSED
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.question import Choice
 from loopfsm.model.step import StepState, Verdict

@@ -8,7 +8,6 @@ from typing import Any
 from attrs import frozen
 from hypothesis import strategies as st
 
-from loopfsm.engine.attempt import NOT_CHECKED, PASSED
 from loopfsm.engine.core import Advanced, Core
 from loopfsm.engine.inputs import (
     Cancel,
@@ -20,6 +19,7 @@ from loopfsm.engine.inputs import (
     Park,
     Prepared,
 )
+from loopfsm.engine.judging import NOT_CHECKED, PASSED
 from loopfsm.engine.state import new_run
 from loopfsm.model.failure import FailureKind, RecoveryStrategy
 from loopfsm.model.loop_state import RunState
