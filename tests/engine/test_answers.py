@@ -103,6 +103,26 @@ def test_a_grant_refills_no_limit() -> None:
         assert runs == len(work.calls)
 
 
+@pytest.mark.parametrize(
+    ("choice", "through"),
+    [
+        ("retry", ["RECOVERING", "ITERATION_COMPLETE", "PLANNING", "EXECUTING"]),
+        ("skip", ["RECOVERING", "REPLANNING", "PLANNING", "EXECUTING", "PARTIALLY_COMPLETED"]),
+        ("stop", ["RECOVERING", "ABSTAINED"]),
+    ],
+)
+def test_an_answer_leads_the_loop_by_the_way_of_its_recovery(
+    choice: str, through: list[str]
+) -> None:
+    """From waiting through recovering; what was passed stands in the trace (X6, S24)."""
+    hand = asked_about("a")
+    before = len(hand.units)
+    hand.give(answer("a", choice))
+    events = [event for unit in hand.units[before:] for event in unit.events]
+    loop = [e.changes["state"].name for e in events if e.noun == "loop" and "state" in e.changes]
+    assert through == loop
+
+
 def test_skip_goes_on_without_the_step_and_what_depends_on_it() -> None:
     """Unfinished descendants of a required step are skipped with it (S16, B21, D16)."""
     hand = asked_about("a", spec("b", "a"), spec("c", "b", "d"), "d")

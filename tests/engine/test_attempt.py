@@ -62,7 +62,7 @@ def late_results(loop: Loop) -> list[Event]:
 
 
 def test_references_are_resolved_to_whole_values() -> None:
-    """Outputs, parts of them and environment values arrive as values, nested ones too (S10)."""
+    """Outputs, parts of them and environment values arrive as values, nested ones too."""
     made = {"files": ["x", "y"], "size": {"total": 3}}
     first = ScriptedTool("first", [Returns(made)])
     work = ScriptedTool("work")

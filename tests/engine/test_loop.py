@@ -276,7 +276,7 @@ def test_what_an_awaited_judge_judges_is_kept_first() -> None:
 
 
 def test_an_unknown_tool_is_refused_at_the_door() -> None:
-    """Nothing starts when a step names no tool; every problem is listed, with its place (S15)."""
+    """Nothing starts when a step names no tool; every problem is listed, with its place."""
     steps = (
         StepSpec(id="a", tool="wrok"),
         StepSpec(id="b", tool="work", verify=Call("loook")),
@@ -317,7 +317,7 @@ def test_a_run_is_driven_by_one() -> None:
 
 
 def test_run_sync_inside_a_running_loop_says_what_to_do() -> None:
-    """It is refused with the advice to await, and nothing has started (S15)."""
+    """It is refused with the advice to await, and nothing has started."""
     work = ScriptedTool("work")
     loop = loop_of(plan_of("a"), work)
 
