@@ -8,12 +8,21 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from loopfsm.cli.exits import BAD_INPUT, CLEAN, FOUND_SOMETHING, MEANINGS
-from loopfsm.cli.printing import clean, complain, json_line, prepare_streams, say
+from loopfsm.cli.printing import clean, json_line
+from loopfsm.cli.streams import complain, output_was_lost, prepare_streams, say
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the command line asks; the exit code comes back."""
-    prepare_streams()
+    """Do what the command line asks; the exit code comes back.
+
+    It is at least 1 when something that was to be printed could not be; see `cli.streams`.
+    """
+    prepare_streams(own_process=argv is None)
+    code = _do(argv)
+    return FOUND_SOMETHING if output_was_lost() and code == CLEAN else code
+
+
+def _do(argv: Sequence[str] | None) -> int:
     parser = _parser()
     try:
         args = parser.parse_args(argv)

@@ -20,7 +20,8 @@ EXIT_OF: Mapping[LoopState, int] = MappingProxyType(
 
 CLEAN = 0
 FOUND_SOMETHING = 1
-"""What `prove` ends with when it has found something; `run` when it broke."""
+"""What `prove` ends with when it has found something; `run` when it broke; instead of 0, either
+when its output could not be written."""
 BAD_INPUT = 2
 """Nothing was started."""
 INTERRUPTED = 130
@@ -28,7 +29,8 @@ INTERRUPTED = 130
 MEANINGS = """\
 exit codes:
   0    COMPLETED (prove: clean)
-  1    FAILED (prove: found something)
+  1    FAILED (prove: found something), or all went well but the output
+       could not be written
   2    bad input: nothing was started
   3    WAITING_FOR_HUMAN: a question is open
   4    ABSTAINED

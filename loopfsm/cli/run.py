@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import attrs
 
 from loopfsm.cli.exits import BAD_INPUT, EXIT_OF, FOUND_SOMETHING, INTERRUPTED
-from loopfsm.cli.printing import clean, complain, json_line, one_line, say
+from loopfsm.cli.printing import clean, json_line, one_line
 from loopfsm.cli.progress import JsonProgress, PlainProgress
+from loopfsm.cli.signals import run_interruptibly
+from loopfsm.cli.streams import complain, say, stdout_of_our_own
 from loopfsm.cli.summary import outcome_data, outcome_lines
 from loopfsm.engine.loop import Loop, Outcome
 from loopfsm.errors import DefinitionError, PlanError, Problem
@@ -23,7 +23,16 @@ RESUMABLE = False
 
 
 def run(path: str, *, as_json: bool, max_parallel: int | None) -> int:
-    """Run the plan file at `path`; the exit code comes back."""
+    """Run the plan file at `path`; the exit code comes back.
+
+    With `as_json`, standard output is for JSON lines alone: what tools print goes to
+    standard error.
+    """
+    with stdout_of_our_own() if as_json else nullcontext():
+        return _run(path, as_json=as_json, max_parallel=max_parallel)
+
+
+def _run(path: str, *, as_json: bool, max_parallel: int | None) -> int:
     try:
         loaded = load(path)
         loop = _loop(loaded, max_parallel)
@@ -37,8 +46,9 @@ def run(path: str, *, as_json: bool, max_parallel: int | None) -> int:
             f"{one_line(loaded.plan.goal)}: {len(loaded.plan.steps)} steps, at most {at_once} at "
             "once; journal: memory"
         )
+    progress = JsonProgress(say) if as_json else PlainProgress(say)
     try:
-        outcome = asyncio.run(_drive(loop, JsonProgress(say) if as_json else PlainProgress(say)))
+        outcome = run_interruptibly(lambda: _drive(loop, progress))
     except (KeyboardInterrupt, asyncio.CancelledError):
         _tell_interrupted(as_json=as_json)
         return INTERRUPTED
@@ -70,31 +80,12 @@ async def _drive(loop: Loop, progress: JsonProgress | PlainProgress) -> Outcome:
     follower = asyncio.create_task(_follow(loop, progress))
     await asyncio.sleep(0)  # the follower listens before anything happens
     try:
-        with _sigterm_like_ctrl_c():
-            outcome = await loop.run()
+        outcome = await loop.run()
         await follower
     finally:
         follower.cancel()
         progress.end()
     return outcome
-
-
-@contextmanager
-def _sigterm_like_ctrl_c() -> Iterator[None]:
-    """The first SIGTERM cancels the current task, so that tools are stopped; a second one ends."""
-    task = asyncio.current_task()
-    assert task is not None  # a coroutine runs in a task
-    loop = asyncio.get_running_loop()
-
-    def cancel(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        loop.call_soon_threadsafe(task.cancel)
-
-    before = signal.signal(signal.SIGTERM, cancel)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 async def _follow(loop: Loop, progress: JsonProgress | PlainProgress) -> None:

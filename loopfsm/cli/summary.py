@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from loopfsm.cli.exits import EXIT_OF
-from loopfsm.cli.printing import clean, one_line, plain
+from loopfsm.cli.plain import plain
+from loopfsm.cli.printing import clean, one_line
 from loopfsm.cli.progress import WORDS_OF_KIND
 from loopfsm.model.failure import RUN, Failure, FailureState
 from loopfsm.model.loop_state import LoopState
@@ -108,5 +109,6 @@ def _question(question: Question) -> Iterator[str]:
 
 
 def _shown(output: Any) -> str:
-    told = output if isinstance(output, str) else json.dumps(plain(output), ensure_ascii=False)
+    data = plain(output, most_values=_LONGEST_OUTPUT)
+    told = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     return one_line(told, _LONGEST_OUTPUT)

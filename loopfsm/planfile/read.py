@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,9 @@ from loopfsm.tools.registry import ToolRegistry
 
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
+LARGEST_FILE = 16 << 20
+"""Bytes that a plan file may have."""
+
 
 @frozen(kw_only=True)
 class PlanFile:
@@ -42,7 +46,7 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = N
     Python tools are imported from the plan's directory; nothing else is started.
 
     Args:
-        path: the file; a relative workspace starts from its directory.
+        path: a regular file of at most 16 MiB; a relative workspace starts from its directory.
         environment: where `{ env = "NAME" }` is looked up; None: that of this process.
 
     Raises:
@@ -50,7 +54,7 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = N
     """
     try:
         directory = Path(path).absolute().parent
-        content = Path(path).read_bytes()
+        content = _content(Path(path))
     except (OSError, ValueError) as error:
         says = getattr(error, "strerror", None) or str(error)
         raise PlanError((Problem("", f"the plan cannot be read: {says}"),)) from error
@@ -68,6 +72,17 @@ def loads(
     except RecursionError as error:
         problem = Problem("", "lists and tables are nested too deeply")
         raise PlanError((problem,)) from error
+
+
+def _content(path: Path) -> bytes:
+    """What the file holds; it is not opened when reading it might never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is no regular file")
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"it is larger than {LARGEST_FILE >> 20} MiB")
+    return content
 
 
 def _decoded(content: bytes) -> str:

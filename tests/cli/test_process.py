@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+DEAF = """\
+import asyncio, pathlib
+
+async def deaf(fifo: str) -> None:
+    said = "started"
+    while True:
+        pathlib.Path(fifo).write_text(said)
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            said = "cancelled"
+"""
+
+BLOCKING = """\
+import pathlib, time
+
+async def block(fifo: str) -> None:
+    pathlib.Path(fifo).write_text("started")
+    time.sleep(600)
+"""
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,6 +84,75 @@ def test_an_interrupt_stops_the_tools_and_ends_with_130(
     assert complaint.startswith("interrupted")
     assert "Traceback" not in complaint
     assert not is_alive(child)
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_interrupt_kills_what_does_not_end(
+    tmp_path: Path, first: signal.Signals, second: signal.Signals
+) -> None:
+    """Within the grace already, and children included: nothing is left running."""
+    fifo = tmp_path / "pid"
+    os.mkfifo(fifo)
+    stubborn = f"trap 'echo heard > {fifo}' TERM; {{ trap '' TERM; sleep 600; }} & echo $! > {fifo}"
+    plan = plan_of(tmp_path, "placeholder")
+    command = f"{stubborn}; while :; do wait; done"
+    plan.write_text(plan.read_text().replace("'''placeholder'''", json.dumps(command)))
+    with started(plan) as process:
+        child = int(fifo.read_text())
+        process.send_signal(first)
+        assert fifo.read_text() == "heard\n"  # the grace has begun
+        process.send_signal(second)
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert complaint.startswith("interrupted")
+    assert "Traceback" not in complaint
+    assert not is_alive(child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_third_signal_ends_the_wait_for_a_tool_that_never_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """A function that ignores each cancellation cannot hold the command."""
+    (tmp_path / "deaf_tools.py").write_text(DEAF, encoding="utf-8")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'goal = "g"\n[tools.deaf]\npython = "deaf_tools:deaf"\n[[steps]]\nid = "a"\n'
+        f'tool = "deaf"\nargs = {{ fifo = "{fifo}" }}\n',
+        encoding="utf-8",
+    )
+    with started(plan) as process:
+        for said in ("started", "cancelled", "cancelled"):
+            assert fifo.read_text() == said
+            process.send_signal(number)
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert complaint.startswith("interrupted")
+
+
+def test_signals_get_through_to_a_tool_that_holds_the_event_loop_up(tmp_path: Path) -> None:
+    """An async function that blocks: the loop hears nothing, and the command ends all the same."""
+    (tmp_path / "blocking_tools.py").write_text(BLOCKING, encoding="utf-8")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'goal = "g"\n[tools.block]\npython = "blocking_tools:block"\n[[steps]]\nid = "a"\n'
+        f'tool = "block"\nargs = {{ fifo = "{fifo}" }}\n',
+        encoding="utf-8",
+    )
+    with started(plan) as process:
+        assert fifo.read_text() == "started"
+        until = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < until:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGTERM)  # the last one may come after the end
+    assert "interrupted" in complaint or process.returncode < 0
 
 
 def test_what_a_tool_prints_gives_no_orders_to_the_terminal(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from loopfsm.errors import PlanError
 from loopfsm.planfile import load, loads
+from loopfsm.planfile.read import LARGEST_FILE
 
 ENVIRONMENT = {"HOME": "/home/somebody"}
 
@@ -422,3 +424,20 @@ def test_a_workspace_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (problem,) = mistakes(f'workspace = "taken"\n{GOOD}', tmp_path)
     assert problem.startswith("workspace (line 1): ")
     assert problem.endswith("is not a directory")
+
+
+def test_a_device_and_a_pipe_are_refused_without_reading_them(tmp_path: Path) -> None:
+    """What might never end is not read, and not even opened."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), tmp_path / "pipe", tmp_path):
+        with pytest.raises(PlanError, match="cannot be read: it is no regular file"):
+            load(path)
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    """A plan has its size; the bound is said."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(GOOD, encoding="utf-8")
+    os.truncate(plan, LARGEST_FILE + 1)
+    with pytest.raises(PlanError, match="cannot be read: it is larger than 16 MiB"):
+        load(plan)
