@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loopfsm.engine.core import Core
+from loopfsm.errors import PlanError
 from loopfsm.model.event import Event
 from loopfsm.model.failure import FailureKind, FailureState, RecoveryStrategy
 from loopfsm.model.loop_state import LoopState
@@ -62,7 +63,7 @@ def test_the_loop_goes_from_a_retry_to_planning_every_time(rounds: int) -> None:
     [
         ("retry", [L.RECOVERING, L.ITERATION_COMPLETE, L.PLANNING, L.EXECUTING]),
         ("skip", [L.RECOVERING, L.REPLANNING, L.PLANNING, L.EXECUTING, L.PARTIALLY_COMPLETED]),
-        ("stop", [L.RECOVERING, L.ABSTAINED]),
+        ("stop", [L.ABSTAINED]),
     ],
 )
 def test_where_an_escalation_and_its_answer_lead(choice: str, way: list[LoopState]) -> None:
@@ -101,12 +102,21 @@ def test_no_tool_is_put_in_the_place_of_another() -> None:
 # Recovery
 
 
+def test_a_ladder_that_nobody_can_climb_is_refused_at_the_door() -> None:
+    """A ladder whose strategies nobody registered starts nothing, and says which (S23)."""
+    work = ScriptedTool("work")
+    with pytest.raises(PlanError, match="no strategy 'RETRY' is registered"):
+        loop_of(plan_of("a"), work, recovery=RecoveryRegistry())
+    assert [] == work.calls
+
+
 def test_a_run_without_strategies_ends_and_says_why() -> None:
     """Without any strategy a failure ends the run as FAILED, each rung with its reason (S23)."""
     work = ScriptedTool("work", [Fails()])
-    outcome = run(loop_of(plan_of(spec("a", max_retries=3)), work, recovery=RecoveryRegistry()))
+    plan = plan_of(spec("a", max_retries=3), ladder={UNCLASSIFIED: ()})
+    outcome = run(loop_of(plan, work, recovery=RecoveryRegistry()))
     assert (L.FAILED, 1) == (outcome.state, len(work.calls))
-    for strategy in ("RETRY", "REQUEST_HUMAN", "TERMINATE"):
+    for strategy in ("REQUEST_HUMAN", "TERMINATE"):
         assert f"{strategy}: no handler is registered" in outcome.reason
 
 
@@ -126,7 +136,7 @@ def test_a_new_failure_is_a_new_one_and_a_recovered_one_stays_so() -> None:
 
 
 def test_only_what_was_carried_out_counts_as_tried() -> None:
-    """A strategy nobody can carry out is no failed recovery, and spends none (B14)."""
+    """A strategy nobody can carry out is no failed recovery, and spends none."""
     ladder = {UNCLASSIFIED: ("NOBODY",)}
     hand = Hand.on(plan_of(spec("a", idempotent=True), ladder=ladder))
     hand.give(failed("a"))
@@ -148,7 +158,7 @@ class Curious(RetryOfOurs):
 
 
 def test_a_handler_is_told_what_the_evaluator_said() -> None:
-    """The case holds the verdict, its words and its evidence, and what was judged (B26, S19)."""
+    """The case holds the verdict, its words and its evidence, and what was judged (S19)."""
     handler = Curious()
     steps = (spec("a", max_retries=1, idempotent=True),)
     plan = plan_of(*steps, ladder={UNCLASSIFIED: (handler.strategy,)})
@@ -162,7 +172,7 @@ def test_a_handler_is_told_what_the_evaluator_said() -> None:
 
 
 def test_the_strategies_have_the_names_of_the_document() -> None:
-    """The names are those of the specification, in its order, as journals keep them (B27)."""
+    """The names are those of the specification, in its order, as journals keep them."""
     assert [
         *("RETRY", "RETRY_WITH_BACKOFF", "REPLAN_STEP", "REPLAN_REMAINING_TASK", "ROLLBACK"),
         *("CHANGE_TOOL", "CHANGE_MODEL", "REDUCE_SCOPE", "REQUEST_HUMAN", "ABSTAIN", "TERMINATE"),
