@@ -136,7 +136,7 @@ def test_a_new_failure_is_a_new_one_and_a_recovered_one_stays_so() -> None:
 
 
 def test_only_what_was_carried_out_counts_as_tried() -> None:
-    """A strategy nobody can carry out is no failed recovery, and spends none."""
+    """A strategy nobody can carry out is no failed recovery, and spends none (B14)."""
     ladder = {UNCLASSIFIED: ("NOBODY",)}
     hand = Hand.on(plan_of(spec("a", idempotent=True), ladder=ladder))
     hand.give(failed("a"))
@@ -158,7 +158,7 @@ class Curious(RetryOfOurs):
 
 
 def test_a_handler_is_told_what_the_evaluator_said() -> None:
-    """The case holds the verdict, its words and its evidence, and what was judged (S19)."""
+    """The case holds the verdict, its words and its evidence, and what was judged (B26, S19)."""
     handler = Curious()
     steps = (spec("a", max_retries=1, idempotent=True),)
     plan = plan_of(*steps, ladder={UNCLASSIFIED: (handler.strategy,)})
@@ -172,7 +172,7 @@ def test_a_handler_is_told_what_the_evaluator_said() -> None:
 
 
 def test_the_strategies_have_the_names_of_the_document() -> None:
-    """The names are those of the specification, in its order, as journals keep them."""
+    """The names are those of the specification, in its order, as journals keep them (B27)."""
     assert [
         *("RETRY", "RETRY_WITH_BACKOFF", "REPLAN_STEP", "REPLAN_REMAINING_TASK", "ROLLBACK"),
         *("CHANGE_TOOL", "CHANGE_MODEL", "REDUCE_SCOPE", "REQUEST_HUMAN", "ABSTAIN", "TERMINATE"),

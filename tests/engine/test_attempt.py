@@ -90,7 +90,7 @@ def test_references_are_resolved_to_whole_values() -> None:
     ],
 )
 def test_what_cannot_be_resolved_was_not_executed(path: tuple[str, ...], says: str) -> None:
-    """The attempt fails with its place, and the tool is not called (S6, B9)."""
+    """The attempt fails with its place, and the tool is not called."""
     first, work = ScriptedTool("first", [Returns({"files": ["x"]})]), ScriptedTool("work")
     plan = plan_of(spec("a", tool="first"), spec("b", args={"x": output("a", *path)}))
     outcome = run(loop_of(plan, first, work))
@@ -100,7 +100,7 @@ def test_what_cannot_be_resolved_was_not_executed(path: tuple[str, ...], says: s
 
 
 def test_an_unset_environment_variable_was_not_executed() -> None:
-    """It is named, and nothing is called (S6)."""
+    """It is named, and nothing is called."""
     work = ScriptedTool("work")
     plan = plan_of(spec("a", args={"x": EnvironmentValue("NOT_SET")}))
     (failure,) = run(loop_of(plan, work, environment={})).failures
@@ -171,7 +171,7 @@ def test_a_failure_is_what_a_tool_reports(outcome: Outcome, kind: FailureKind) -
     ],
 )
 def test_anything_else_is_a_result(value: object) -> None:
-    """Text and odd shapes are data: only a status of failure fails an attempt (S2)."""
+    """Text and odd shapes are data: only a status of failure fails an attempt."""
     outcome = run(loop_of(plan_of("a"), ScriptedTool("work", [Returns(value)])))
     assert (L.COMPLETED, value) == (outcome.state, outcome.outputs["a"])
 
@@ -206,7 +206,7 @@ def test_what_ends_in_time_does_not_time_out() -> None:
 
 
 def test_a_timed_out_step_that_is_idempotent_runs_again() -> None:
-    """The others go on meanwhile, and the run completes (S6, B33)."""
+    """The others go on meanwhile, and the run completes (B33)."""
     clock = FakeClock(auto=True)
     script: Script = {"a": [Hangs(), Returns()], "b": [Sleeps(20)]}
     work = ScriptedTool("work", script, timeout_s=30, clock=clock, idempotent=True)
@@ -425,7 +425,7 @@ def verified(**fields: Any) -> Plan:
 
 
 def test_a_verifying_call_looks_at_the_world() -> None:
-    """It gets its args, its own step's output among them, and passes the step (S12, B18)."""
+    """It gets its args, its own step's output among them, and passes the step (B18)."""
     look = ScriptedTool("look", [Returns({"status": "success"})], read_only=True)
     work = ScriptedTool("work", [Returns("made")])
     assert L.COMPLETED is run(loop_of(verified(), work, look)).state
@@ -443,7 +443,7 @@ def test_a_verifying_call_looks_at_the_world() -> None:
     ],
 )
 def test_a_verifying_call_that_does_not_find_it_fails_the_step(seen: Outcome, says: str) -> None:
-    """False, a failed status, an exception and silence are no confirmation (S12, D19)."""
+    """False, a failed status, an exception and silence are no confirmation (D19)."""
     look = ScriptedTool("look", [seen], read_only=True, timeout_s=30)
     outcome = run(loop_of(verified(), ScriptedTool("work", [Returns("made")]), look))
     (failure,) = outcome.failures

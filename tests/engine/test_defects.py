@@ -265,7 +265,7 @@ def test_d8_a_preparation_that_raises_is_a_failed_attempt() -> None:
 
 
 def test_d9_terminate_ends_as_failed() -> None:
-    """Step and run are FAILED, checked on entry, with the evidence kept (D9, S18, B19)."""
+    """Step and run are FAILED, checked on entry, with the evidence kept (D9, S18, S29, B19)."""
     hand = Hand.on(plan_of("a", spec("b", "a"), when_exhausted=WhenExhausted.FAIL))
     hand.give(failed("a", evidence={"exit": 3}))
     assert (L.FAILED, S.FAILED, S.CANCELLED) == (hand.loop, hand.stands("a"), hand.stands("b"))
@@ -479,7 +479,7 @@ def test_d21_the_ladder_decides(first: str) -> None:
 
 
 def test_d21_every_strategy_of_the_machines_has_a_handler() -> None:
-    """The rows of a strategy come with what executes it (D21, S21, S30)."""
+    """The rows of a strategy come with what executes it (D21, S21)."""
     registry = CORE.registry
     for name in registry.strategies:
         handler = registry.get(name)

@@ -199,7 +199,7 @@ def test_whatever_a_judge_raises_passes_nothing(
 
 
 def test_a_judge_that_hangs_is_bounded_like_the_attempt() -> None:
-    """No verdict in time is no pass, so that a run can always end (B8)."""
+    """No verdict in time is no pass, so that a run can always end."""
 
     async def hangs(step: object, output: object) -> bool:
         await asyncio.get_running_loop().create_future()

@@ -294,7 +294,7 @@ def test_an_unknown_tool_is_refused_at_the_door() -> None:
 
 
 def test_a_step_is_as_idempotent_as_its_tool_unless_it_says_so() -> None:
-    """The author's word about a step outranks what the tool says of itself (S32)."""
+    """The author's word about a step outranks what the tool says of itself."""
     steps = ("a", spec("b", idempotent=False))
     loop = loop_of(plan_of(*steps), ScriptedTool("work", idempotent=True))
     assert [True, False] == [loop.state.step(name).spec.idempotent for name in "ab"]

@@ -53,7 +53,7 @@ NO_RETRY_LEFT = (
 
 
 def test_the_first_rung_whose_guards_hold_is_taken() -> None:
-    """A ladder is climbed from its first rung, and a rung that can be taken is."""
+    """A ladder is climbed from its first rung, and a rung that can be taken is (S1)."""
     assert Decision("RETRY", ("a",), ()) == decision(ladder=("RETRY", "RETRY_WITH_BACKOFF"))
     assert Decision("RETRY_WITH_BACKOFF", ("a",), ()) == decision(
         ladder=("RETRY_WITH_BACKOFF", "RETRY")
@@ -113,7 +113,7 @@ def test_the_recoveries_of_a_lineage_bound_the_ladder(spent: int, strategy: str)
 
 
 def test_spent_recoveries_are_the_reason() -> None:
-    """Every rung passed over for the lineage's budget says so."""
+    """Every rung passed over for the lineage's budget says so (B31)."""
     decided = decision(spent=3, recoveries=3, ladder=("RETRY", "RETRY_WITH_BACKOFF"))
     passed = passed_over(decided)
     assert ["RETRY", "RETRY_WITH_BACKOFF"] == list(passed)

@@ -120,7 +120,7 @@ def test_an_unregistered_strategy_is_a_failed_result() -> None:
 
 
 def test_a_registered_strategy_is_executed() -> None:
-    """A registered strategy changes the run and reports the state its step has now (S2, S5)."""
+    """A registered strategy changes the run and reports its step's state now (S2, S5, S29)."""
     result, draft = executed(default_registry(), "RETRY")
     step = draft.step("a")
     assert (True, S.READY, LoopState.ITERATION_COMPLETE) == (
@@ -153,7 +153,7 @@ def test_postconditions_are_asked_after_success_alone() -> None:
 
 
 def test_a_false_postcondition_turns_success_into_failure() -> None:
-    """A success whose postconditions do not hold is a failure that says so (S22)."""
+    """A success whose postconditions do not hold is a failure that says so (S22, S29)."""
     kept = RecoveryResult(success=True, evidence={"tried": 1})
     result, _ = executed(with_(Quiet(kept, valid=False)), "QUIET")
     expected = attrs.evolve(kept, success=False, message="recovery postconditions not met")
