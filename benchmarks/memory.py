@@ -26,6 +26,8 @@ from loopfsm.engine.state import new_run
 from loopfsm.journals.memory import MemoryJournal
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.plan import Plan
+from loopfsm.model.record import Origin
+from loopfsm.ports import Lease
 from loopfsm.recovery.registry import default_registry
 
 SUBJECT = "memory"
@@ -73,6 +75,12 @@ def parts(plan: Plan, state: RunState, journal: MemoryJournal) -> dict[str, int]
     return found
 
 
+def lease_of(journal: MemoryJournal, state: RunState) -> Lease:
+    """The right to write a new run."""
+    journal.create(state, 0.0, Origin())
+    return journal.acquire("run", 0.0, 30.0)
+
+
 def run_and_weigh(steps: int, driver: str) -> dict[str, Any]:
     """Run a chain with the memory journal attached; what the process weighs before and after."""
     nothing_yet = resident()
@@ -86,7 +94,7 @@ def run_and_weigh(steps: int, driver: str) -> dict[str, Any]:
     else:
         core, state = Core.of(default_registry()), new_run(plan, "run")
         before = resident()
-        state = drive(core, state, journal)
+        state = drive(core, state, lease_of(journal, state))
         after = resident()
     events = sum(1 for _ in journal.events("run"))
     return {
@@ -103,7 +111,7 @@ def trace(steps: int) -> Iterator[str]:
     drive(core, new_run(chain(10), "run"))  # the machines are built on first use
     journal = MemoryJournal()
     tracemalloc.start()
-    state = drive(core, state, journal)
+    state = drive(core, state, lease_of(journal, state))
     gc.collect()
     snapshot = tracemalloc.take_snapshot()
     tracemalloc.stop()

@@ -11,7 +11,7 @@ from loopfsm.engine.judging import NOT_CHECKED
 from loopfsm.model.loop_state import LoopState, RunState
 from loopfsm.model.plan import Plan
 from loopfsm.model.step import StepSpec
-from loopfsm.ports import Journal
+from loopfsm.ports import Lease
 
 OUTPUT: Mapping[str, Any] = {"ok": True}
 """What every call returns: one object, since what tools return is the host's and not ours."""
@@ -63,15 +63,15 @@ def _plan(steps: int, needs: Callable[[int], Sequence[int]]) -> Plan:
     return Plan(goal="run them all", steps=tuple(specs))
 
 
-def drive(core: Core, state: RunState, journal: Journal | None = None) -> RunState:
+def drive(core: Core, state: RunState, lease: Lease | None = None) -> RunState:
     """Run `state` to its end: every call succeeds at once, and what came together is one commit."""
     inputs: Sequence[Input] = [Drive()]
     now = 0.0
     while inputs:
         now += 1.0
         state, units, commands = core.advance(state, inputs, now)
-        if journal is not None:
-            journal.append(state.run.id, units)
+        if lease is not None:
+            lease.append(units, state, now)
         inputs = [_result(command) for command in commands]
     if state.run.state is not LoopState.COMPLETED:
         raise RuntimeError(f"the run ended as {state.run.state.name}: {state.run.reason}")

@@ -20,16 +20,22 @@ from loopfsm.errors import (
     DefinitionError,
     DriveRefused,
     FactMissing,
+    JournalRefused,
+    LeaseHeld,
+    LeaseLost,
     LifecycleError,
     LoopfsmError,
+    NotSerialisable,
     PlanError,
     PostconditionViolated,
     Problem,
     RecoveryRefused,
     Refused,
+    RunChanged,
     ToolError,
     ToolFailed,
     TransitionRefused,
+    UnknownRun,
 )
 from loopfsm.lifecycle import Lifecycle, Row
 from loopfsm.model.failure import RecoveryStrategy
@@ -41,6 +47,8 @@ from loopfsm.tools.registry import ToolRegistry, tool
 
 if TYPE_CHECKING:
     from loopfsm.engine.loop import Loop, Outcome
+    from loopfsm.journals.memory import MemoryJournal
+    from loopfsm.journals.sqlite import SqliteJournal
     from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
     from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 
@@ -57,12 +65,17 @@ __all__ = [
     "DriveRefused",
     "EnvironmentValue",
     "FactMissing",
+    "JournalRefused",
     "Judgement",
+    "LeaseHeld",
+    "LeaseLost",
     "Lifecycle",
     "LifecycleError",
     "Loop",
     "LoopState",
     "LoopfsmError",
+    "MemoryJournal",
+    "NotSerialisable",
     "Outcome",
     "Plan",
     "PlanError",
@@ -77,6 +90,8 @@ __all__ = [
     "RecoveryStrategy",
     "Refused",
     "Row",
+    "RunChanged",
+    "SqliteJournal",
     "StepSpec",
     "StepState",
     "ToolContext",
@@ -84,6 +99,7 @@ __all__ = [
     "ToolFailed",
     "ToolRegistry",
     "TransitionRefused",
+    "UnknownRun",
     "Verdict",
     "WhenExhausted",
     "__version__",
@@ -94,11 +110,13 @@ __all__ = [
 
 _ON_FIRST_USE = {
     "Loop": "loopfsm.engine.loop",
+    "MemoryJournal": "loopfsm.journals.memory",
     "Outcome": "loopfsm.engine.loop",
     "RecoveryCase": "loopfsm.recovery.base",
     "RecoveryHandler": "loopfsm.recovery.base",
     "RecoveryRegistry": "loopfsm.recovery.registry",
     "RecoveryResult": "loopfsm.recovery.base",
+    "SqliteJournal": "loopfsm.journals.sqlite",
     "default_registry": "loopfsm.recovery.registry",
 }
 

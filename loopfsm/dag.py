@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
@@ -39,13 +40,29 @@ class _Graph(nx.DiGraph):
     edge_attr_dict_factory = _share
 
 
+def _dependents_in(plan: Plan) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for step_id, needs in zip(plan.ids, plan.needs, strict=True):
+        for need in needs:
+            found.setdefault(need, []).append(step_id)
+    return {step_id: tuple(dependents) for step_id, dependents in found.items()}
+
+
 @attrs.frozen(eq=False)
 class Dag:
-    """The dependency graph of one plan. `Dag.of(plan)` makes it, or names every mistake."""
+    """The dependency graph of one plan. `Dag.of(plan)` makes it, or names every mistake.
 
-    order: tuple[str, ...]
-    """Every step after all it needs; where that leaves a choice, in the plan's order."""
-    _graph: _Graph = attrs.field(repr=False)
+    `Dag(plan)` takes a plan that is known to be able to run, such as one that was kept. What
+    is asked all the time, the dependents of a step, is at hand; the graph itself is built
+    when somebody asks what only a graph can answer.
+    """
+
+    _plan: Plan = attrs.field(repr=False)
+    _dependents: Mapping[str, tuple[str, ...]] = attrs.field(
+        init=False,
+        repr=False,
+        default=attrs.Factory(lambda self: _dependents_in(self._plan), takes_self=True),
+    )
 
     @classmethod
     def of(cls, plan: Plan) -> Dag:
@@ -59,15 +76,23 @@ class Dag:
         first = _first_places(plan.steps)
         graph = _graph_of(plan.steps, first)
         problems = list(_problems_of_steps(plan.steps, first))
-        order: tuple[str, ...] = ()
-        try:
-            order = tuple(nx.lexicographical_topological_sort(graph, key=first.__getitem__))
-        except nx.NetworkXUnfeasible:
+        if not nx.is_directed_acyclic_graph(graph):
             problems.extend(_problems_of_cycles(plan.steps, first, graph))
         if problems:
             problems.sort(key=lambda found: found[0])  # stable: within a step as found
             raise PlanError(tuple(problem for _, problem in problems))
-        return cls(order, nx.freeze(graph))
+        return cls(plan)
+
+    @cached_property
+    def _graph(self) -> _Graph:
+        steps = self._plan.steps
+        return nx.freeze(_graph_of(steps, _first_places(steps)))
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Every step after all it needs; where that leaves a choice, in the plan's order."""
+        first = _first_places(self._plan.steps)
+        return tuple(nx.lexicographical_topological_sort(self._graph, key=first.__getitem__))
 
     def needs(self, step_id: str) -> tuple[str, ...]:
         """The steps that `step_id` needs directly, in the order in which it names them."""
@@ -75,7 +100,7 @@ class Dag:
 
     def dependents(self, step_id: str) -> tuple[str, ...]:
         """The steps that need `step_id` directly, in the plan's order."""
-        return tuple(self._graph.succ[step_id])
+        return self._dependents.get(step_id, ())
 
     def downstream(self, step_ids: Iterable[str]) -> frozenset[str]:
         """Every step that depends on one of `step_ids`, directly or not; without them."""

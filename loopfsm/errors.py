@@ -5,12 +5,18 @@
     |   |-- LifecycleError                a row that cannot be
     |   |-- FactMissing                   a guard, update or ensure lacks a fact it reads
     |   |-- PlanError                     a plan that cannot run; carries every problem
-    |   `-- ToolError                     a tool declared wrongly
+    |   |-- ToolError                     a tool declared wrongly
+    |   `-- NotSerialisable (TypeError)   a value that no journal can keep
     |-- Refused (RuntimeError)            not now; nothing has changed
     |   |-- TransitionRefused             no row of the machine takes this trigger here
     |   |-- AnswerRefused                 a person's word that fits no open question
     |   |-- RecoveryRefused               a strategy said no; its unit is undone
-    |   `-- DriveRefused                  the run cannot be driven this way now
+    |   |-- DriveRefused                  the run cannot be driven this way now
+    |   |   |-- LeaseHeld                 somebody else drives it
+    |   |   |-- LeaseLost                 somebody else has taken it over
+    |   |   `-- RunChanged                its rows or tools are not those it was begun with
+    |   |-- JournalRefused                the journal cannot be used, and is as it was
+    |   `-- UnknownRun (LookupError)      the journal has no such run
     `-- Broken (AssertionError)           a contract did not hold: ours, or that of the rows' author
         |-- PostconditionViolated         a state, row or unit contract was false on entry
         `-- CoreBroken                    the core contradicts itself; please report
@@ -97,6 +103,21 @@ class ToolError(DefinitionError):
         return f"tool {self.tool!r}: {self.problem}"
 
 
+@attrs.frozen(auto_exc=True)
+class NotSerialisable(DefinitionError, TypeError):
+    """A value that no journal can keep: where it stands inside, and what it is."""
+
+    place: str
+    """The path to the value, such as `output.files[3]`."""
+    found: str
+    """Its type, or what is wrong with it."""
+    instead: str = ""
+
+    def __str__(self) -> str:
+        instead = f"; {self.instead}" if self.instead else ""
+        return f"{self.place} cannot be kept in a journal: {self.found}{instead}"
+
+
 class Refused(LoopfsmError, RuntimeError):
     """This event cannot happen now. Nothing has changed."""
 
@@ -170,6 +191,57 @@ class DriveRefused(Refused):
 
     def __str__(self) -> str:
         return f"{self.problem}. {self.instead}"
+
+
+@attrs.frozen(auto_exc=True)
+class LeaseHeld(DriveRefused):
+    """Somebody else drives the run. `until` is in seconds since the epoch."""
+
+    run_id: str
+    holder: str
+    until: float
+
+
+@attrs.frozen(auto_exc=True)
+class LeaseLost(DriveRefused):
+    """Another driver has taken the run over; this one has written nothing since."""
+
+    run_id: str
+    epoch: int
+    """The epoch in which this driver held the run."""
+
+
+@attrs.frozen(auto_exc=True)
+class RunChanged(DriveRefused):
+    """What the run needs has changed or gone since it was begun. `problems` names all of it."""
+
+    run_id: str
+    problems: tuple[Problem, ...]
+
+
+@attrs.frozen(auto_exc=True)
+class JournalRefused(Refused):
+    """The journal cannot be used; nothing in it has been changed."""
+
+    path: str
+    problem: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"journal {self.path!r}: {self.problem}. {self.instead}"
+
+
+@attrs.frozen(auto_exc=True)
+class UnknownRun(Refused, LookupError):
+    """The journal has no such run."""
+
+    run_id: str
+    known: tuple[str, ...]
+    """Ids like it, or the latest ones."""
+
+    def __str__(self) -> str:
+        known = ", ".join(self.known) or "it has none"
+        return f"no run {self.run_id!r} in this journal; it knows: {known}"
 
 
 class Broken(LoopfsmError, AssertionError):

@@ -12,20 +12,22 @@ One synchronous `transitions.Machine` serves all nouns of a lifecycle; no model 
 registered, since registration is quadratic. What the library leaves to its users - the new
 state kept when an entry callback raises, a silent `False`, `MachineError` - ends here: the
 machine works on a throw-away subject, and a noun is returned or one of our errors raised.
+
+Over 400 lines: no other module may know `transitions`, and every change of every run passes
+through here, so that the machine runs with an event class and a copying of our own.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-import attrs
 from attrs import frozen
-from transitions import EventData, Machine, MachineError
+from transitions import Event, Machine, MachineError
 
 from loopfsm.errors import (
     Attempted,
@@ -34,6 +36,7 @@ from loopfsm.errors import (
     PostconditionViolated,
     TransitionRefused,
 )
+from loopfsm.model.compiled import compiled, evolved, maker_of
 
 
 class Noun(Protocol):
@@ -48,6 +51,7 @@ class Noun(Protocol):
 
 N = TypeVar("N", bound=Noun)
 Function = Callable[..., Any]
+Ask = Callable[..., Any]
 NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -69,6 +73,11 @@ class Row:
     """The finite budget that taking this row consumes."""
 
 
+_Asked = tuple[Function, Ask]
+_Way = tuple[Row, tuple[Ask, ...]]
+"""A row, and what asks its guards."""
+
+
 @frozen
 class Fired(Generic[N]):
     """A row that was taken: the noun before and after, what changed, and on which facts.
@@ -83,6 +92,9 @@ class Fired(Generic[N]):
     facts: Mapping[str, Any]
     given: Mapping[str, Any]
     """Every fact the caller gave."""
+
+
+_fired = maker_of(Fired)
 
 
 @frozen
@@ -119,6 +131,83 @@ def says(function: Function) -> str:
     return text.splitlines()[0].rstrip(".") if text else function.__name__
 
 
+@cache
+def asking(machine: str, function: Function, nouns: int) -> Ask:
+    """The function as one of all facts at hand and so many nouns; it is given what it names.
+
+    Compiled, since a step asks some thirty of them, and to pack the arguments of a call would
+    cost more than most of the functions do.
+    """
+
+    def lack(fact: str, facts: Mapping[str, Any]) -> FactMissing:
+        return FactMissing(machine, function.__name__, fact, tuple(facts))
+
+    names = facts_read_by(function)
+    given = [f"noun{place}" for place in range(nouns)]
+    named = [f"{name}=fact{place}" for place, name in enumerate(names)]
+    reading = (
+        "    try:",
+        *(f"        fact{place} = facts[{name!r}]" for place, name in enumerate(names)),
+        "    except KeyError as missing:",
+        "        raise lack(missing.args[0], facts) from None",
+    )
+    ask: Ask = compiled(
+        (
+            f"def made(facts, {', '.join(given)}):",
+            *(reading if names else ()),
+            f"    return function({', '.join((*given, *named))})",
+        ),
+        {"function": function, "lack": lack},
+    )
+    return ask
+
+
+def _first_of(ways: Iterable[_Way], noun: Any, facts: Mapping[str, Any]) -> Row | None:
+    for row, asks in ways:
+        for ask in asks:
+            if not ask(facts, noun):
+                break
+        else:
+            return row
+    return None
+
+
+class InlineEvent(Event):
+    """The stock event without its detours: the same transitions and callbacks, in order.
+
+    It leaves out what `Lifecycle` gives no machine: callbacks of the machine itself, queues,
+    internal transitions, final states. `docs/adr/0009` says what keeps the two alike.
+    """
+
+    def trigger(self, model: Any, *_args: Any, **_kwargs: Any) -> bool:
+        """Take the first transition whose conditions hold; False when there is none.
+
+        Callbacks are given the model, which is what a lifecycle gives the stock event, too.
+        """
+        name = model.state._name_  # not `.name`, which is a call
+        found: Sequence[Any] | None = self.transitions.get(name)
+        if found is None:
+            raise MachineError(f"{self.name} leaves {name} by no transition")
+        for transition in found:
+            for condition in transition.conditions:
+                if condition.func(model) != condition.target:
+                    break
+            else:
+                states: Mapping[str, Any] = self.machine.states
+                target = states[transition.dest]
+                for callback in transition.before:
+                    callback(model)
+                for callback in states[name].on_exit:
+                    callback(model)
+                model.state = target.value
+                for callback in target.on_enter:
+                    callback(model)
+                for callback in transition.after:
+                    callback(model)
+                return True
+        return False
+
+
 class _Subject:
     """The throw-away model of one trigger."""
 
@@ -152,24 +241,27 @@ class Lifecycle(Generic[N]):
         self.rows = tuple(rows)
         self.invariants = MappingProxyType(dict(invariants or {}))
         self._refuse_bad_rows()
-        self._by_trigger: dict[tuple[Enum, str], tuple[Row, ...]] = {}
+        # Keyed by the names of states: the hash of an enumeration's member is a call.
+        self._by_trigger: dict[tuple[str, str], tuple[_Way, ...]] = {}
         for row in self.rows:
+            way = (row, tuple(ask for _, ask in self._asking(row.guards, 1)))
             for source in row.source:
-                key = (source, row.trigger)
-                self._by_trigger[key] = (*self._by_trigger.get(key, ()), row)
-        self._triggers: dict[Enum, tuple[str, ...]] = {}
-        for source, trigger in self._by_trigger:
-            self._triggers[source] = (*self._triggers.get(source, ()), trigger)
+                key = (source.name, row.trigger)
+                self._by_trigger[key] = (*self._by_trigger.get(key, ()), way)
+        self._triggers: dict[str, tuple[str, ...]] = {}
+        self._leaving: dict[str, tuple[_Way, ...]] = {}
+        for (state, trigger), tried in self._by_trigger.items():
+            self._triggers[state] = (*self._triggers.get(state, ()), trigger)
+            self._leaving[state] = (*self._leaving.get(state, ()), *tried)
         self._allowed = {state: self._describe_ways_out(state) for state in self.states}
-        functions = {f for row in self.rows for f in _functions_of(row)}
-        functions.update(f for group in self.invariants.values() for f in group)
-        self._reads = {function: facts_read_by(function) for function in functions}
-        self._recorded: dict[tuple[Enum, str], tuple[str, ...]] = {}
-        for (source, _), tried in self._by_trigger.items():
+        self._ensures = {row.id: self._asking(row.ensures, 2) for row in self.rows}
+        self._ensures_run = {row.id: self._asking(row.ensures_run, 3) for row in self.rows}
+        self._recorded: dict[tuple[str, str], tuple[str, ...]] = {}
+        for (state, _), tried in self._by_trigger.items():
             read: dict[str, None] = {}
-            for row in tried:
-                read.update(dict.fromkeys(n for guard in row.guards for n in self._reads[guard]))
-                self._recorded[source, row.id] = tuple(read)
+            for row, _ in tried:
+                read.update(dict.fromkeys(n for guard in row.guards for n in facts_read_by(guard)))
+                self._recorded[state, row.id] = tuple(read)
 
     def __repr__(self) -> str:
         return f"<Lifecycle {self.name}: {len(self.states)} states, {len(self.rows)} rows>"
@@ -186,11 +278,13 @@ class Lifecycle(Generic[N]):
 
     def transition(self, noun: N, trigger: str, facts: Mapping[str, Any]) -> Fired[N]:
         """Do as `fire` does, and return the whole record of it."""
-        self._refuse_stranger(noun)
+        if not isinstance(noun.state, self.states):
+            raise self._stranger(noun)
         subject = _Subject(noun, facts)
         event = self._machine.events.get(trigger)
         try:
-            taken = event is not None and event.trigger(subject)
+            # Twice: as the model, and as what the stock event hands on to callbacks.
+            taken = event is not None and event.trigger(subject, subject)
         except MachineError:
             taken = False
         if not taken or subject.row is None:
@@ -199,32 +293,41 @@ class Lifecycle(Generic[N]):
             state = noun.state.name
             raise TransitionRefused(self.name, noun.id, state, trigger, attempted, allowed)
         row = subject.row
-        recorded = self._recorded[noun.state, row.id]
+        recorded = self._recorded[noun.state._name_, row.id]
         read = {name: facts[name] for name in recorded if name in facts} if recorded else NO_FACTS
-        return Fired(row, noun, subject.after, subject.changes, read, facts)
+        return _fired(row, noun, subject.after, subject.changes, read, facts)
 
     def may(self, noun: N, trigger: str, **facts: Any) -> bool:
         """Whether `fire` would take a row; asks the guards only, changes nothing."""
-        self._refuse_stranger(noun)
-        return any(
-            all(self._ask(guard, facts, noun) for guard in row.guards)
-            for row in self._by_trigger.get((noun.state, trigger), ())
-        )
+        return self.row_taken(noun, trigger, facts) is not None
+
+    def row_taken(self, noun: N, trigger: str, facts: Mapping[str, Any]) -> Row | None:
+        """Which row `fire` would take, if any; asks the guards only, changes nothing."""
+        if not isinstance(noun.state, self.states):
+            raise self._stranger(noun)
+        return _first_of(self._by_trigger.get((noun.state._name_, trigger), ()), noun, facts)
+
+    def next_row(self, noun: N, facts: Mapping[str, Any]) -> Row | None:
+        """The row of the first trigger (see `triggers_from`) that would be taken, if any."""
+        if not isinstance(noun.state, self.states):
+            raise self._stranger(noun)
+        return _first_of(self._leaving.get(noun.state._name_, ()), noun, facts)
 
     def explain(self, noun: N, trigger: str, **facts: Any) -> Explanation:
         """Which row `trigger` would take, which guard refuses each row before it, what else may."""
-        self._refuse_stranger(noun)
+        if not isinstance(noun.state, self.states):
+            raise self._stranger(noun)
         attempted: list[Attempted] = []
-        for row in self._by_trigger.get((noun.state, trigger), ()):
-            refusing = next((g for g in row.guards if not self._ask(g, facts, noun)), None)
+        for row, asks in self._by_trigger.get((noun.state.name, trigger), ()):
+            refusing = next((at for at, ask in enumerate(asks) if not ask(facts, noun)), None)
             if refusing is None:
                 return Explanation(row, tuple(attempted), ())
-            attempted.append(_attempted(row, refusing))
+            attempted.append(_attempted(row, row.guards[refusing]))
         return Explanation(None, tuple(attempted), self.allowed_from(noun.state))
 
     def triggers_from(self, state: Enum) -> tuple[str, ...]:
         """The triggers that some row takes from `state`, in the order of the rows."""
-        return self._triggers.get(state, ())
+        return self._triggers.get(state.name, ()) if isinstance(state, self.states) else ()
 
     def allowed_from(self, state: Enum) -> tuple[str, ...]:
         """Every trigger that leaves `state`, each with the guards of its rows."""
@@ -253,14 +356,14 @@ class Lifecycle(Generic[N]):
 
     def ensures_of_run_hold(self, fired: Fired[N], before: Any, after: Any) -> None:
         """Ask the run contracts of a fired row; raise `PostconditionViolated` on the first no."""
-        for function in fired.row.ensures_run:
-            if not self._ask(function, fired.given, fired.after, before, after):
+        for function, ask in self._ensures_run[fired.row.id]:
+            if not ask(fired.given, fired.after, before, after):
                 raise self._violation(fired.row, fired.after, function)
 
     def ensures_hold(self, fired: Fired[N]) -> bool:
         """Ask the ensures of a fired row once more."""
-        nouns = (fired.before, fired.after)
-        return all(self._ask(function, fired.given, *nouns) for function in fired.row.ensures)
+        asked = self._ensures[fired.row.id]
+        return all(ask(fired.given, fired.before, fired.after) for _, ask in asked)
 
     def _refuse_bad_rows(self) -> None:
         seen: set[str] = set()
@@ -281,21 +384,12 @@ class Lifecycle(Generic[N]):
             if not isinstance(state, self.states):
                 raise LifecycleError(self.name, f"{state!r} is no state of {self.states.__name__}")
 
-    def _refuse_stranger(self, noun: N) -> None:
-        if not isinstance(noun.state, self.states):
-            problem = f"{noun.id!r} is in {noun.state!r}, which is no {self.states.__name__}"
-            raise LifecycleError(self.name, problem)
+    def _stranger(self, noun: N) -> LifecycleError:
+        problem = f"{noun.id!r} is in {noun.state!r}, which is no {self.states.__name__}"
+        return LifecycleError(self.name, problem)
 
-    def _ask(self, function: Function, facts: Mapping[str, Any], *nouns: Any) -> Any:
-        names = self._reads[function]
-        if not names:
-            return function(*nouns)
-        try:
-            read = {name: facts[name] for name in names}
-        except KeyError as missing:
-            name = str(missing.args[0])
-            raise FactMissing(self.name, function.__name__, name, tuple(facts)) from None
-        return function(*nouns, **read)
+    def _asking(self, functions: Iterable[Function], nouns: int) -> tuple[_Asked, ...]:
+        return tuple((function, asking(self.name, function, nouns)) for function in functions)
 
     def _violation(self, row: Row, noun: N, function: Function) -> PostconditionViolated:
         return PostconditionViolated(
@@ -304,14 +398,18 @@ class Lifecycle(Generic[N]):
 
     # The machine itself: built on first use, one for all nouns.
 
+    event_class: ClassVar[type[Event]] = InlineEvent
+    """What runs the transitions; the tests run the stock one beside it."""
+
     @cached_property
     def _machine(self) -> Machine:
-        machine = Machine(
+        machine_class = type("Machine", (Machine,), {"event_cls": self.event_class})
+        machine: Machine = machine_class(
             model=None,
             states=self.states,
             initial=self.initial,
             auto_transitions=False,
-            send_event=True,
+            send_event=False,
             queued=False,
         )
         for state, functions in self.invariants.items():
@@ -329,54 +427,52 @@ class Lifecycle(Generic[N]):
                 )
         return machine
 
-    def _condition(self, row: Row, guard: Function) -> Callable[[EventData], bool]:
-        def condition(event: EventData) -> bool:
-            subject = cast(_Subject, event.model)
-            if self._ask(guard, subject.facts, subject.before):
+    def _condition(self, row: Row, guard: Function) -> Callable[[_Subject], bool]:
+        ask = asking(self.name, guard, 1)
+
+        def condition(subject: _Subject) -> bool:
+            if ask(subject.facts, subject.before):
                 return True
             subject.refused.append((row, guard))
             return False
 
         return condition
 
-    def _update_of(self, row: Row) -> Callable[[EventData], None]:
+    def _update_of(self, row: Row) -> Callable[[_Subject], None]:
         state_alone = MappingProxyType({"state": row.target})
+        ask = None if row.update is None else asking(self.name, row.update, 1)
 
-        def update(event: EventData) -> None:
-            subject = cast(_Subject, event.model)
+        def update(subject: _Subject) -> None:
             subject.row = row
-            if row.update is None:
+            if ask is None:
                 subject.changes = state_alone
             else:
-                changes = self._ask(row.update, subject.facts, subject.before)
+                changes = ask(subject.facts, subject.before)
                 subject.changes = {**changes, "state": row.target}
-            subject.after = attrs.evolve(subject.before, **subject.changes)
+            subject.after = evolved(subject.before, subject.changes)
 
         return update
 
-    def _invariants_of(self, functions: tuple[Function, ...]) -> Callable[[EventData], None]:
-        def enter(event: EventData) -> None:
-            subject = cast(_Subject, event.model)
-            for function in functions:
-                if not self._ask(function, subject.facts, subject.after):
+    def _invariants_of(self, functions: tuple[Function, ...]) -> Callable[[_Subject], None]:
+        asked = self._asking(functions, 1)
+
+        def enter(subject: _Subject) -> None:
+            for function, ask in asked:
+                if not ask(subject.facts, subject.after):
                     assert subject.row is not None
                     raise self._violation(subject.row, subject.after, function)
 
         return enter
 
-    def _ensures_of(self, row: Row) -> Callable[[EventData], None]:
-        def after(event: EventData) -> None:
-            subject = cast(_Subject, event.model)
-            for function in row.ensures:
-                if not self._ask(function, subject.facts, subject.before, subject.after):
+    def _ensures_of(self, row: Row) -> Callable[[_Subject], None]:
+        asked = self._ensures[row.id]
+
+        def after(subject: _Subject) -> None:
+            for function, ask in asked:
+                if not ask(subject.facts, subject.before, subject.after):
                     raise self._violation(row, subject.after, function)
 
         return after
-
-
-def _functions_of(row: Row) -> tuple[Function, ...]:
-    update = (row.update,) if row.update else ()
-    return (*row.guards, *update, *row.ensures, *row.ensures_run)
 
 
 def _attempted(row: Row, guard: Function) -> Attempted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from attrs import frozen
 
@@ -27,7 +27,8 @@ class Machines:
 
     def of(self, noun: AnyNoun) -> Lifecycle[Any]:
         """The machine of a noun."""
-        return cast(Lifecycle[Any], getattr(self, KIND_OF[type(noun)]))
+        machine: Lifecycle[Any] = getattr(self, KIND_OF[type(noun)])
+        return machine
 
     def by_name(self) -> Mapping[str, Lifecycle[Any]]:
         """Every machine under its name."""

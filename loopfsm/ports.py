@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
 from loopfsm.model.event import Event, Unit
-from loopfsm.model.step import Step, Verdict
+from loopfsm.model.loop_state import RunState
+from loopfsm.model.record import Header, Message, Origin, Record, Restore
+from loopfsm.model.step import EMPTY, Step, Verdict
 
 
 class Timer(Protocol):
@@ -103,15 +105,79 @@ Verifier = Callable[[Step, Any], Judgement | bool | Awaitable[Judgement | bool]]
 """`verifier(step, output)`: does the world show what the result claims? Declared alike."""
 
 
+class Lease(Protocol):
+    """The right to write one run, for one driver at a time.
+
+    Every method raises `LeaseLost` when another driver has taken the run over.
+    """
+
+    @property
+    def epoch(self) -> int:
+        """Rises by one with every driver of the run."""
+
+    def append(
+        self,
+        units: Iterable[Unit],
+        after: RunState,
+        now: float,
+        replies: Mapping[str, str] = EMPTY,
+    ) -> None:
+        """One commit: the units, the nouns they wrote as they stand in `after`, and the replies.
+
+        All or nothing; when it returns, it is as durable as the journal is. `replies` settles
+        messages: token -> empty when the word was taken, else why not.
+        """
+
+    def messages(self) -> Sequence[Message]:
+        """What people have sent and nobody has read, oldest first."""
+
+    def renew(self, now: float) -> None:
+        """Say that the driver is still there."""
+
+    def release(self, now: float) -> None:
+        """Let the next driver in. Does nothing when the lease is lost."""
+
+
 class Journal(Protocol):
-    """Where a run is kept. One `append` is one commit."""
+    """Where runs are kept: their current nouns, and every event that led to them."""
 
     @property
     def durable(self) -> bool:
         """Another process can read the run after this one has ended."""
 
-    def append(self, run_id: str, units: Iterable[Unit]) -> None:
-        """Keep the units, all or none, in order."""
+    def create(self, state: RunState, now: float, origin: Origin) -> None:
+        """Keep a new run; `JournalRefused` when its id is taken."""
 
-    def events(self, run_id: str) -> Iterable[Event]:
-        """Every event of the run, in order."""
+    def acquire(
+        self, run_id: str, now: float, lease_s: float, rows: Mapping[str, str] = EMPTY
+    ) -> Lease:
+        """Take the lease of a run; a dead holder on this host is taken over at once.
+
+        `rows` holds the fingerprint of each row the driver may use; each is kept with the run
+        when it is used first.
+
+        Raises:
+            LeaseHeld: somebody drives it. It says who, and until when they may be silent.
+            UnknownRun: there is no such run.
+        """
+
+    def header(self, run_id: str) -> Header:
+        """What is known of a run; `UnknownRun` when there is none of that id."""
+
+    def load(self, run_id: str, restore: Restore | None = None) -> Record:
+        """Read the nouns of a run back; `restore` gives outputs the type their tool returns."""
+
+    def events(self, run_id: str, after: int = 0) -> Iterable[Event]:
+        """Every event of the run from number `after` + 1 on, in order; numbers count from 1."""
+
+    def runs(self) -> Sequence[Header]:
+        """Every run, oldest first."""
+
+    def send(self, run_id: str, message: Message) -> None:
+        """Leave a word for whoever drives the run; `AnswerRefused` when its token is used."""
+
+    def message(self, run_id: str, token: str) -> Message | None:
+        """The word of that token, with its reply if there is one."""
+
+    def keepable(self, output: Any, annotation: Any) -> Any:
+        """What a later process will read of this output; raises `NotSerialisable`."""

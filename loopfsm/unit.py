@@ -9,12 +9,14 @@ untouched: dropping the draft is the undo. Its cost is that of what it writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import attrs
+from attrs import frozen
 
 from loopfsm.lifecycle import Fired, Lifecycle
 from loopfsm.machines import KIND_OF, AnyNoun, Machines, budget_key
+from loopfsm.model.compiled import evolved, maker_of
 from loopfsm.model.event import CREATED, GOAL_REDUCED, Event, Unit
 from loopfsm.model.failure import (
     SETTLED,
@@ -36,6 +38,8 @@ from loopfsm.model.plan import Plan
 from loopfsm.model.question import Choice, Question, QuestionState
 from loopfsm.model.step import DONE, EMPTY, FINAL, IN_FLIGHT, Step, StepState
 
+_event = maker_of(Event)
+_unit = maker_of(Unit)
 Facts = Mapping[str, Any]
 Spent = tuple[tuple[str, float], ...]
 """Budgets, and how much of each."""
@@ -80,13 +84,16 @@ class Draft:
         return self.before.dag
 
     def step(self, step_id: str) -> Step:
-        return cast(Step, self._map("steps")[step_id])
+        written = self.written.get(("step", step_id))
+        return written if isinstance(written, Step) else self.before.step(step_id)
 
     def failure(self, failure_id: str) -> Failure:
-        return cast(Failure, self._map("failures")[failure_id])
+        failure: Failure = self._map("failures")[failure_id]
+        return failure
 
     def question(self, question_id: str) -> Question:
-        return cast(Question, self._map("questions")[question_id])
+        question: Question = self._map("questions")[question_id]
+        return question
 
     def failure_of(self, subject: str) -> Failure | None:
         failure_id = self._map("unsettled").get(subject)
@@ -97,7 +104,8 @@ class Draft:
         return None if question_id is None else self.question(question_id)
 
     def holder_of(self, step_id: str) -> str | None:
-        return self.draining or cast("str | None", self._map("held").get(step_id))
+        holder: str | None = self.draining or self._map("held").get(step_id)
+        return holder
 
     @property
     def is_asking(self) -> bool:
@@ -114,15 +122,18 @@ class Draft:
 
     @property
     def draining(self) -> str | None:
-        return cast("str | None", self._scalar("draining"))
+        draining: str | None = self._scalar("draining")
+        return draining
 
     def unmet(self, step_id: str) -> int:
         """How many dependencies of the step are not satisfied."""
-        return cast(int, self._map("unmet").get(step_id, 0))
+        unmet: int = self._map("unmet").get(step_id, 0)
+        return unmet
 
     def spent(self, budget: str, lineage: str = "") -> float:
         """How much of a budget has been used."""
-        return cast(float, self._map("spent").get(budget_key(budget, lineage), 0))
+        spent: float = self._map("spent").get(budget_key(budget, lineage), 0)
+        return spent
 
     def left_of(self, budget: str) -> float | None:
         """What is left of a run's budget; None: it has no limit."""
@@ -136,8 +147,7 @@ class Draft:
 
     def lineage_of(self, subject: str) -> str:
         """The lineage of a step id; the run is its own."""
-        step = self._map("steps").get(subject)
-        return subject if step is None else cast(Step, step).lineage
+        return self.step(subject).lineage if subject in self.before.steps else subject
 
     def in_flight_of(self, scope: Iterable[str]) -> str | None:
         """A step of the scope with an attempt under way, or None when the scope is quiet."""
@@ -148,8 +158,7 @@ class Draft:
 
     def state_of(self, subject: str) -> StepState | None:
         """The state of the subject's step; None when the subject is no step."""
-        step = self._map("steps").get(subject)
-        return None if step is None else cast(Step, step).state
+        return self.step(subject).state if subject in self.before.steps else None
 
     def count_failures(self) -> int:
         """How many failures the run has had."""
@@ -163,7 +172,7 @@ class Draft:
 
     def may(self, noun: AnyNoun, trigger: str, **facts: Any) -> bool:
         """Whether `fire` would take a row."""
-        return self.machines.of(noun).may(noun, trigger, **facts)
+        return self.machines.of(noun).row_taken(noun, trigger, facts) is not None
 
     def fire(self, noun: Any, trigger: str, **facts: Any) -> Any:
         """Fire a row; keep the new noun, its event, and what it spends. Returns the new noun."""
@@ -173,8 +182,7 @@ class Draft:
         """Do as `fire` does, and charge `spending` beside what the row spends."""
         machine = self.machines.of(noun)
         fired = machine.transition(noun, trigger, facts)
-        after = fired.after
-        row = fired.row
+        row, after = fired.row, fired.after
         spent = spending
         if row.spends is not None:
             lineage = after.lineage if isinstance(after, Step) else self._lineage(after)
@@ -182,12 +190,11 @@ class Draft:
         if spent:
             self._charge(spent)
         self.fired.append((machine, fired))
-        self._keep(noun, after)
+        noun_id = self._keep(noun, after)
         attempt = after.attempt if isinstance(after, Step) else 0
+        changes, read = fired.changes, fired.facts
         self._events.append(
-            Event(
-                row.id, machine.name, after.id, self.now, attempt, fired.changes, fired.facts, spent
-            )
+            _event(row.id, machine.name, noun_id, self.now, attempt, changes, read, spent)
         )
         return after
 
@@ -235,16 +242,22 @@ class Draft:
 
     def dequeue(self, place: int) -> None:
         """Take what stands at `place` out of the queue of READY steps."""
-        self._scalars["ready"] = cast(ReadyQueue, self._scalar("ready")).without(place)
+        queue: ReadyQueue = self._scalar("ready")
+        self._scalars["ready"] = queue.without(place)
 
     def finish(self, cause: str) -> tuple[RunState, Unit]:
         """Ask the run contracts; return the next state and the unit that leads to it."""
         for machine, fired in self.fired:
             if fired.row.ensures_run:
                 machine.ensures_of_run_hold(fired, self.before, self)
-        changes: dict[str, Any] = {name: edit.finish() for name, edit in self._edits.items()}
-        after = attrs.evolve(self.before, run=self.run, **changes, **self._scalars)
-        return after, Unit(cause, tuple(self._events))
+        for (kind, noun_id), noun in self.written.items():
+            if kind == "step":
+                self._edit("steps")[noun_id] = noun
+        changes = {"run": self.run, **self._scalars}
+        for name, edit in self._edits.items():
+            changes[name] = edit.finish()
+        after = evolved(self.before, changes)
+        return after, _unit(cause, tuple(self._events))
 
     # Keeping nouns and indexes
 
@@ -255,7 +268,8 @@ class Draft:
     def _edit(self, name: str) -> MapMutation[Any, Any]:
         edit = self._edits.get(name)
         if edit is None:
-            edit = self._edits[name] = cast(Map[Any, Any], getattr(self.before, name)).mutate()
+            before: Map[Any, Any] = getattr(self.before, name)
+            edit = self._edits[name] = before.mutate()
         return edit
 
     def _scalar(self, name: str) -> Any:
@@ -269,40 +283,31 @@ class Draft:
     def _lineage(self, noun: AnyNoun) -> str:
         return self.lineage_of(noun.subject) if isinstance(noun, (Failure, Question)) else noun.id
 
-    def _keep(self, before: Any, after: AnyNoun) -> None:
-        self.written[KIND_OF[type(after)], after.id] = after
-        _KEEPERS[type(after)](self, before, after)
+    def _keep(self, before: Any, after: AnyNoun) -> str:
+        noun_class, noun_id = type(after), after.id
+        self.written[KIND_OF[noun_class], noun_id] = after
+        _KEEPERS[noun_class](self, before, after)
+        return noun_id
 
     def _keep_run(self, before: Run, after: Run) -> None:
         self.run = after
 
     def _keep_step(self, before: Step, after: Step) -> None:
-        self._edit("steps")[after.id] = after
-        left, entered = before.state, after.state
-        if (left is StepState.RUNNING) != (entered is StepState.RUNNING):
-            change = 1 if entered is StepState.RUNNING else -1
-            self._scalars["running"] = self._scalar("running") + change
-        if (left in IN_FLIGHT) != (entered in IN_FLIGHT):
-            if entered in IN_FLIGHT:
-                self._edit("in_flight")[after.id] = True
-            else:
-                self._edit("in_flight").pop(after.id)
-        if (left is StepState.RETRY_PENDING) != (entered is StepState.RETRY_PENDING):
-            change = 1 if entered is StepState.RETRY_PENDING else -1
-            self._scalars["delayed"] = self._scalar("delayed") + change
-        if entered is StepState.READY:
+        passage = _PASSAGES[before.state._name_, after.state._name_]
+        for count, change in passage.counts:
+            self._scalars[count] = self._scalar(count) + change
+        for index in passage.joins:
+            self._edit(index)[after.id] = True
+        for index in passage.leaves:
+            self._edit(index).pop(after.id)
+        if passage.queues:
             self._enqueue(after.id)
-        if (left in DONE) != (entered in DONE):
-            change = -1 if entered in DONE else 1
-            self._scalars["unfinished"] = self._scalar("unfinished") + change
-        if (left in FINAL) != (entered in FINAL):
-            change = -1 if entered in FINAL else 1
-            self._scalars["moving"] = self._scalar("moving") + change
-        if is_satisfied_by(before) != is_satisfied_by(after):
+        if passage.counts_for_others and is_satisfied_by(before) != is_satisfied_by(after):
             self._count_unmet(after.id, -1 if is_satisfied_by(after) else 1)
 
     def _enqueue(self, step_id: str) -> None:
-        self._scalars["ready"] = cast(ReadyQueue, self._scalar("ready")).including(step_id)
+        queue: ReadyQueue = self._scalar("ready")
+        self._scalars["ready"] = queue.including(step_id)
 
     def _count_unmet(self, step_id: str, change: int) -> None:
         unmet = self._edit("unmet")
@@ -366,6 +371,48 @@ class Draft:
         if after.choice == Choice.RAISE and after.raised_to is not None:
             self._edit("limits")[after.context["budget"]] = after.raised_to
 
+
+@frozen(kw_only=True)
+class _Passage:
+    """What it does to the indexes that a step goes from one state to another."""
+
+    counts: tuple[tuple[str, int], ...]
+    """Which numbers change, and by how much."""
+    joins: tuple[str, ...]
+    """The indexes to which the step is added."""
+    leaves: tuple[str, ...]
+    queues: bool
+    counts_for_others: bool
+    """It may satisfy the dependency of another step, or no longer do so."""
+
+    @classmethod
+    def of(cls, left: StepState, entered: StepState) -> _Passage:
+        """The passage from one state to another."""
+        groups: Mapping[str, tuple[StepState, ...]] = {
+            "running": (StepState.RUNNING,),
+            "unfinished": tuple(state for state in StepState if state not in DONE),
+            "moving": tuple(state for state in StepState if state not in FINAL),
+        }
+        members: Mapping[str, tuple[StepState, ...]] = {
+            "in_flight": IN_FLIGHT,
+            "delayed": (StepState.RETRY_PENDING,),
+        }
+        changes = {name: (entered in group) - (left in group) for name, group in groups.items()}
+        return cls(
+            counts=tuple((name, change) for name, change in changes.items() if change),
+            joins=tuple(n for n, s in members.items() if entered in s and left not in s),
+            leaves=tuple(n for n, s in members.items() if left in s and entered not in s),
+            queues=entered is StepState.READY,
+            counts_for_others=left in DONE or entered in DONE,
+        )
+
+
+_PASSAGES: Mapping[tuple[str, str], _Passage] = {
+    (left.name, entered.name): _Passage.of(left, entered)
+    for left in StepState
+    for entered in StepState
+}
+"""By the names of the states: the hash of an enumeration's member is a call."""
 
 _KEEPERS: dict[type, Callable[..., None]] = {
     Step: Draft._keep_step,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_type
 
 import attrs
@@ -49,7 +49,7 @@ assert_type(step.args, Mapping[str, Any])
 assert_type(step.verify, Call | None)
 
 plan = Plan(goal="report on the files", steps=[step], policy=Policy(budget=Budget(steps=10)))
-assert_type(plan.steps, tuple[StepSpec, ...])
+assert_type(plan.steps, Sequence[StepSpec])
 assert_type(plan.policy.when_exhausted, WhenExhausted)
 assert_type(plan.policy.budget.seconds, float | None)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from loopfsm.cli.exits import BAD_INPUT, CLEAN, FOUND_SOMETHING, MEANINGS
-from loopfsm.cli.printing import clean, json_line
+from loopfsm.cli.refusing import guarded
 from loopfsm.cli.streams import complain, output_was_lost, prepare_streams, say
 
 
@@ -25,34 +26,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _do(argv: Sequence[str] | None) -> int:
     parser = _parser()
     try:
-        args = parser.parse_args(argv)
+        args = _parsed(parser, argv)
     except SystemExit as ended:  # help and version end in 0, a wrong command line in 2
         return BAD_INPUT if ended.code else CLEAN
     if args.version:
         say(f"loopfsm {sys.modules[__name__.partition('.')[0]].__version__}")
         return CLEAN
-    if args.does is None:
+    if args.module is None:
         complain(parser.format_help().rstrip())
         return BAD_INPUT
-    return int(args.does(args))
+
+    def work() -> int:
+        # what a command needs takes its time to load
+        return int(import_module(f"loopfsm.cli.{args.module}").do(args))
+
+    return guarded(
+        work, subject=args.subject(args), as_json=args.json, calls_tools=args.calls_tools
+    )
 
 
-def run_command(args: argparse.Namespace) -> int:
-    """`loopfsm run PLAN`."""
-    from loopfsm.cli.run import run  # noqa: PLC0415  # what a run needs takes its time to load
-
-    return run(args.plan, as_json=args.json, max_parallel=args.max_parallel)
-
-
-def prove_command(args: argparse.Namespace) -> int:
-    """`loopfsm prove`."""
-    prove = import_module("loopfsm.review.prove")  # loaded when asked for, like a run
-    text, is_clean = prove.report()
-    if args.json:
-        say(json_line({"type": "proof", "clean": is_clean, "report": text}))
-    else:
-        say(clean(text))
-    return CLEAN if is_clean else FOUND_SOMETHING
+def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    args, more = parser.parse_known_args(argv)
+    if hasattr(args, "words"):
+        # `answer RUN send --say "go on" retry`: argparse takes no word after an option
+        args.words += [word for word in more if not word.startswith("-")]
+        more = [word for word in more if word.startswith("-")]
+        if not more and not 1 <= len(args.words) <= 2:
+            parser.error(f"answer takes RUN [STEP] CHOICE, found {len(args.words) + 1} words")
+    if more:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    return args
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,29 +67,109 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version and stop")
-    parser.set_defaults(does=None)
+    parser.set_defaults(module=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    run = commands.add_parser("run", help="run a plan file", allow_abbrev=False)
+    run = _command(commands, "run", "run a plan file", calls_tools=True)
     run.add_argument("plan", metavar="PLAN", help="the plan file (TOML)")
-    run.add_argument("--json", action="store_true", help="one JSON object per line")
     run.add_argument(
         "--max-parallel",
         type=_at_least_one,
         metavar="N",
         help="run at most N steps at once (default: what the plan says)",
     )
-    run.set_defaults(does=run_command)
+    run.set_defaults(subject=lambda args: args.plan)
+
+    _about_a_run(commands, "resume", "go on with a run", calls_tools=True)
+    answer = _about_a_run(commands, "answer", "answer a question of a run", calls_tools=True)
+    answer.usage = (
+        "loopfsm answer RUN [STEP] CHOICE [--say TEXT] [--to N] [--token T] [--journal PATH] "
+        "[--json]"
+    )
+    answer.add_argument(
+        "words",
+        nargs="*",
+        metavar="[STEP] CHOICE",
+        help="the choice; before it the step, or `run`, when several questions are open",
+    )
+    answer.add_argument("--say", default="", metavar="TEXT", help="your words, kept with it")
+    answer.add_argument("--to", type=_number, metavar="N", help="the new limit, for `raise`")
+    answer.add_argument("--token", type=_filled, metavar="T", help="answers once, whoever sends it")
+    cancel = _about_a_run(commands, "cancel", "give a run up", calls_tools=True)
+    cancel.add_argument("--say", default="", metavar="TEXT", help="why, kept with the run")
+
+    runs = _command(commands, "runs", "list the runs of a journal")
+    runs.add_argument("--prune", action="store_true", help="forget the runs that have ended")
+    show = _about_a_run(commands, "show", "show how a run, or one of its steps, stands")
+    show.add_argument("step", nargs="?", metavar="STEP", help="everything about this step")
+    _about_a_run(commands, "trace", "list every event of a run")
+    _about_a_run(commands, "watch", "follow a run while somebody drives it")
 
     prove = commands.add_parser(
         "prove", help="walk the machines of this version exhaustively", allow_abbrev=False
     )
     prove.add_argument("--json", action="store_true", help="one JSON object")
-    prove.set_defaults(does=prove_command)
+    _done_by(prove, "prove")
+    schema = commands.add_parser(
+        "schema", help="print the JSON Schema of what `--json` prints", allow_abbrev=False
+    )
+    schema.add_argument("name", nargs="?", metavar="NAME", help="a `type` (default: list them)")
+    schema.set_defaults(json=False)
+    _done_by(schema, "schema")
     return parser
+
+
+Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def _command(
+    commands: Commands[argparse.ArgumentParser], name: str, says: str, *, calls_tools: bool = False
+) -> argparse.ArgumentParser:
+    """A command that uses a journal."""
+    parser = commands.add_parser(name, help=says, allow_abbrev=False)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument(
+        "--journal",
+        type=_filled,
+        metavar="PATH",
+        help="where runs are kept; `memory`: nowhere (default: LOOPFSM_JOURNAL, then what the plan "
+        "says, then the user's data directory)",
+    )
+    _done_by(parser, name, calls_tools=calls_tools)
+    return parser
+
+
+def _about_a_run(
+    commands: Commands[argparse.ArgumentParser], name: str, says: str, *, calls_tools: bool = False
+) -> argparse.ArgumentParser:
+    """A command about one run of a journal."""
+    parser = _command(commands, name, says, calls_tools=calls_tools)
+    parser.add_argument("run", metavar="RUN", help="its id, the beginning of it, or `last`")
+    parser.set_defaults(subject=lambda args: args.run)
+    return parser
+
+
+def _done_by(parser: argparse.ArgumentParser, name: str, *, calls_tools: bool = False) -> None:
+    parser.set_defaults(module=name, calls_tools=calls_tools, subject=lambda _: name)
 
 
 def _at_least_one(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 1 <= len(text) <= 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 1")
     return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number")
+    return number
+
+
+def _filled(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("found nothing, expected a text")
+    return text

@@ -16,23 +16,26 @@ EXIT_OF: Mapping[LoopState, int] = MappingProxyType(
         LoopState.PARTIALLY_COMPLETED: 5,
     }
 )
-"""What `run` ends with for each state in which a driver returns."""
+"""What a command that drives or watches a run ends with for each state in which a driver
+returns."""
 
 CLEAN = 0
 FOUND_SOMETHING = 1
-"""What `prove` ends with when it has found something; `run` when it broke; instead of 0, either
-when its output could not be written."""
+"""What `prove` ends with when it has found something; a run when it broke; instead of 0, any
+command when its output could not be written."""
 BAD_INPUT = 2
-"""Nothing was started."""
+"""Nothing was started, nothing was changed; or an answer came too late."""
 INTERRUPTED = 130
+"""The run rests before its end, and nobody drives it."""
 
 MEANINGS = """\
 exit codes:
-  0    COMPLETED (prove: clean)
+  0    COMPLETED (prove: clean; answer: a live driver took it; cancel: it
+       stands; runs, show, trace, schema: shown)
   1    FAILED (prove: found something), or all went well but the output
        could not be written
-  2    bad input: nothing was started
+  2    bad input: nothing was started; an answer or cancel was refused
   3    WAITING_FOR_HUMAN: a question is open
   4    ABSTAINED
   5    PARTIALLY_COMPLETED: some step was skipped
-  130  interrupted"""
+  130  interrupted: the run can be resumed (watch: nobody drives it)"""

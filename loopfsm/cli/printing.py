@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from loopfsm.cli.plain import plain
+from loopfsm.plain import plain
 
 _SEQUENCES = re.compile(
     # OSC, DCS and the like, with all they hold

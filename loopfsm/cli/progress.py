@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from loopfsm.cli.printing import json_line, one_line
 from loopfsm.model.event import CREATED, LATE_RESULT, Event
 from loopfsm.model.failure import FailureKind
+from loopfsm.model.loop_state import RunState
 from loopfsm.model.step import FAILED_STATES, FINAL, StepState
 
 SHOWN = (
@@ -39,29 +40,34 @@ WORDS_OF_KIND: Mapping[FailureKind, str] = MappingProxyType(
 Say = Callable[[str], None]
 
 
+def event_data(event: Event, number: int | None = None) -> Mapping[str, object]:
+    """An event as data; `number` counts the events of its run from 1, where it is known."""
+    return {
+        "type": "event",
+        **({} if number is None else {"number": number}),
+        "row": event.row,
+        "noun": event.noun,
+        "id": event.id,
+        "at": event.at,
+        "attempt": event.attempt,
+        "changes": event.changes,
+        "facts": event.facts,
+        "spent": event.spent,
+    }
+
+
 @frozen
 class JsonProgress:
     """Every event as one JSON object."""
 
     say: Say
 
-    def event(self, event: Event) -> None:
+    def knows(self, state: RunState) -> None:
+        """Each line says all by itself."""
+
+    def event(self, event: Event, number: int | None = None) -> None:
         """Print the event."""
-        self.say(
-            json_line(
-                {
-                    "type": "event",
-                    "row": event.row,
-                    "noun": event.noun,
-                    "id": event.id,
-                    "at": event.at,
-                    "attempt": event.attempt,
-                    "changes": event.changes,
-                    "facts": event.facts,
-                    "spent": event.spent,
-                }
-            )
-        )
+        self.say(json_line(event_data(event, number)))
 
     def end(self) -> None:
         """Nothing is held back."""
@@ -77,13 +83,19 @@ class PlainProgress:
     _strategies: dict[str, str] = field(factory=dict)
     """Failure or step id -> the recovery planned last for it."""
     _subjects: dict[str, str] = field(factory=dict)
-    """Failure id -> its step."""
+    """The id of a failure or question -> its step."""
     _messages: dict[str, str] = field(factory=dict)
     """What was said of a step's failure before the step entered its failed state."""
     _unexplained: dict[str, str] = field(factory=dict)
     """The line of a step that entered a failed state, until its message comes."""
 
-    def event(self, event: Event) -> None:
+    def knows(self, state: RunState) -> None:
+        """Learn how a run stands whose earlier events are not told."""
+        self._states.update((step.id, step.state) for step in state.steps.values())
+        for noun in (*state.failures.values(), *state.questions.values()):
+            self._subjects[noun.id] = noun.subject
+
+    def event(self, event: Event, number: int | None = None) -> None:
         """Print what the event means, if it matters."""
         if self._started_at is None:
             self._started_at = event.at
@@ -91,6 +103,8 @@ class PlainProgress:
             self._line(event, f"a late result of attempt {event.attempt} came and is not used")
         elif event.noun == "failure":
             self._failure(event)
+        elif event.noun == "question":
+            self._question(event)
         elif event.noun == "step" and "state" in event.changes:
             self._step(event, StepState(event.changes["state"]))
 
@@ -114,11 +128,20 @@ class PlainProgress:
         elif strategy := event.changes.get("strategy"):
             self._strategies[self._subjects.get(event.id, event.id)] = str(strategy)
 
+    def _question(self, event: Event) -> None:
+        if event.row == CREATED:
+            self._subjects[event.id] = str(event.changes["subject"])
+        elif choice := event.changes.get("choice"):
+            subject = self._subjects.get(event.id, event.id)
+            said = event.changes.get("said")
+            told = f"answered: {choice}{f' ({said})' if said else ''}"
+            self.say(f"{self._elapsed(event)}  {one_line(subject)}: {one_line(told)}")
+
     def _step(self, event: Event, entered: StepState) -> None:
         left = self._states.get(event.id, StepState.PENDING)
         self._states[event.id] = entered
-        if entered not in SHOWN:
-            return
+        if entered not in SHOWN or left is StepState.WAITING_FOR_HUMAN:
+            return  # what follows from an answer is told by the answer
         told = f"{left.value} -> {entered.value}"
         if event.attempt:
             told += f" (attempt {event.attempt})"
@@ -139,5 +162,7 @@ class PlainProgress:
         self.say(self._format(event, told))
 
     def _format(self, event: Event, told: str) -> str:
-        elapsed_s = event.at - (self._started_at or event.at)
-        return f"{elapsed_s:8.2f}s  {one_line(event.id)}: {one_line(told)}"
+        return f"{self._elapsed(event)}  {one_line(event.id)}: {one_line(told)}"
+
+    def _elapsed(self, event: Event) -> str:
+        return f"{event.at - (self._started_at or event.at):8.2f}s"

@@ -19,15 +19,16 @@ MOST_WAITING = 2
 """Signals that wait for their turn; one more, and something holds the event loop up."""
 
 
-def run_interruptibly(work: Callable[[], Awaitable[T]]) -> T:
-    """Do as `asyncio.run` does; Ctrl-C and SIGTERM cancel the work.
+def run_interruptibly(work: Callable[[], Awaitable[T]], stop: Callable[[], None]) -> T:
+    """Do as `asyncio.run` does; Ctrl-C and SIGTERM end the work, the more the harder.
 
-    The first one asks the tools to end. The second one waits no longer: the process groups
-    of the tools are killed, as `asyncio.run` then cancels whatever is left. The third one
-    ends the wait for a tool that ignores even that.
+    The first one calls `stop`, on the event loop: the work ends by itself, soon. The second
+    one cancels it: the tools are asked to end, and killed when they do not. The third one
+    waits no longer: the process groups of the tools are killed at once, as `asyncio.run` then
+    cancels whatever is left, and the wait for a tool that ignores even that is ended.
     """
     task: asyncio.Task[Any] | None = None
-    waiting = 0
+    waiting = taken = 0
 
     async def main() -> T:
         nonlocal task
@@ -35,12 +36,17 @@ def run_interruptibly(work: Callable[[], Awaitable[T]]) -> T:
         return await work()
 
     def take(loop: asyncio.AbstractEventLoop) -> None:
-        nonlocal waiting
+        nonlocal waiting, taken
         waiting -= 1
+        taken += 1
         if task is None or task.done():
             loop.call_later(REACHED_S, _interrupt)
+        elif taken == 1:
+            stop()
         else:
             task.cancel()
+            if taken > 2:
+                task.add_done_callback(lambda _: loop.call_later(REACHED_S, _interrupt))
 
     def on_signal(_number: int, _frame: object) -> None:
         nonlocal waiting

@@ -7,14 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from loopfsm.cli.exits import EXIT_OF
-from loopfsm.cli.plain import plain
+from loopfsm.cli.follow_up import FollowUp
 from loopfsm.cli.printing import clean, one_line
 from loopfsm.cli.progress import WORDS_OF_KIND
 from loopfsm.model.failure import RUN, Failure, FailureState
-from loopfsm.model.loop_state import LoopState
+from loopfsm.model.loop_state import ENDED, LoopState, RunState
 from loopfsm.model.question import Question
+from loopfsm.model.step import FINAL
+from loopfsm.plain import plain
 
 _LONGEST_OUTPUT = 140
+_MOST_NAMED = 8
+"""Step ids in one line."""
 
 _BECAME = {
     FailureState.RECOVERED: "recovered from",
@@ -24,7 +28,7 @@ _BECAME = {
 
 NOT_RESUMABLE = (
     "This run is kept in memory: only the process that ran it could take an answer, and that "
-    "process ends here. It cannot be resumed; put right what is in the way and run the plan again."
+    "process ends here. It cannot be resumed; run the plan again without `--journal memory`."
 )
 
 
@@ -49,44 +53,90 @@ class Ended(Protocol):
     def reduced_goal(self) -> str: ...
 
 
-def outcome_data(outcome: Ended, *, resumable: bool) -> Mapping[str, Any]:
+def outcome_data(
+    outcome: Ended, follow_up: FollowUp, while_asking: str, *, code: int | None = None
+) -> Mapping[str, Any]:
     """The last line of `--json`."""
     return {
         "type": "outcome",
         "state": outcome.state,
-        "exit_code": EXIT_OF[outcome.state],
+        "exit_code": EXIT_OF[outcome.state] if code is None else code,
+        **standing_data(outcome, follow_up, while_asking),
+    }
+
+
+def standing_data(outcome: Ended, follow_up: FollowUp, while_asking: str) -> Mapping[str, Any]:
+    """How a run stands, as data; the state is not in it."""
+    return {
         "run_id": outcome.run_id,
         "goal": outcome.reduced_goal,
         "reason": outcome.reason,
         "outputs": outcome.outputs,
-        "questions": outcome.questions,
+        "questions": [
+            {**plain(question), "answers": follow_up.offers(question)}
+            for question in outcome.questions
+        ],
+        "meanwhile": while_asking,
         "failures": outcome.failures,
         "skipped": outcome.skipped,
-        "resumable": resumable,
+        "resumable": follow_up.is_possible and outcome.state not in ENDED,
     }
 
 
-def outcome_lines(outcome: Ended, *, resumable: bool) -> Iterator[str]:
+def outcome_lines(outcome: Ended, follow_up: FollowUp, while_asking: str) -> Iterator[str]:
     """The summary for a person."""
-    if outcome.outputs:
-        yield "outputs:"
-        for step_id, output in outcome.outputs.items():
-            yield f"  {one_line(step_id)}: {_shown(output)}"
-    waits_for = {question.failure_id for question in outcome.questions}
-    for failure in outcome.failures:
-        if failure.id not in waits_for:
-            yield from _failure(failure)
-    for step_id in outcome.skipped:
-        yield f"skipped: {one_line(step_id)}"
-    for question in outcome.questions:
-        yield from _question(question)
-    if outcome.questions and not resumable:
-        yield NOT_RESUMABLE
+    yield from standing_lines(outcome, follow_up, while_asking)
     told = f": {one_line(outcome.reason)}" if outcome.reason else ""
     yield f"{outcome.state.value}{told}  [{one_line(outcome.reduced_goal)}]"
 
 
-def _failure(failure: Failure) -> Iterator[str]:
+def standing_lines(outcome: Ended, follow_up: FollowUp, while_asking: str) -> Iterator[str]:
+    """Outputs, failures, what was skipped, what is asked."""
+    if outcome.outputs:
+        yield "outputs:"
+        for step_id, output in outcome.outputs.items():
+            yield f"  {one_line(step_id)}: {shown(output)}"
+    waits_for = {question.failure_id for question in outcome.questions}
+    for failure in outcome.failures:
+        if failure.id not in waits_for:
+            yield from failure_lines(failure)
+    for step_id in outcome.skipped:
+        yield f"skipped: {one_line(step_id)}"
+    for question in outcome.questions:
+        yield from _question(question, follow_up)
+    if outcome.questions:
+        if while_asking:
+            yield f"Meanwhile: {one_line(while_asking)}"
+        if not follow_up.is_possible:
+            yield NOT_RESUMABLE
+
+
+def meanwhile(state: RunState) -> str:
+    """What can happen although questions are open, from the graph; empty: none is open."""
+    if not state.is_asking:
+        return ""
+    asked = [subject for subject in state.asked if subject != RUN]
+    blocked = {*asked, *state.dag.downstream(asked)} if asked else set()
+    able, ended = [], []
+    for spec in state.plan.steps:
+        if state.step(spec.id).state in FINAL:
+            ended.append(spec.id)
+        elif spec.id not in blocked and (RUN not in state.asked or spec.id in state.in_flight):
+            able.append(spec.id)
+    done = f"; at their end: {named(ended)}" if ended else ""
+    if able:
+        return f"can still run: {named(able)}{done}"
+    return f"nothing else can run until then{done}"
+
+
+def named(step_ids: Sequence[str]) -> str:
+    """Some names, as many as a line holds."""
+    names, more = ", ".join(step_ids[:_MOST_NAMED]), len(step_ids) - _MOST_NAMED
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def failure_lines(failure: Failure) -> Iterator[str]:
+    """One failure: of what, how, with which words."""
     about = "the run" if failure.subject == RUN else one_line(failure.subject)
     kind = WORDS_OF_KIND[failure.kind]
     became = _BECAME.get(failure.state, "failure")
@@ -97,18 +147,21 @@ def _failure(failure: Failure) -> Iterator[str]:
     yield from (f"    {line}" for line in lines[1:20])
 
 
-def _question(question: Question) -> Iterator[str]:
+def _question(question: Question, follow_up: FollowUp) -> Iterator[str]:
     about = "the run" if question.subject == RUN else one_line(question.subject)
     first, *rest = clean(question.text).splitlines() or [""]
     yield f"Blocked: {about}: {first}"
     yield from (f"    {line}" for line in rest)
     yield "To unblock: one of"
-    width = max(map(len, question.choices), default=0)
-    for choice, does in question.choices.items():
-        yield f"    {choice:<{width}}  {one_line(does)}"
+    offers = [(clean(each.command), each.does) for each in follow_up.offers(question)]
+    answers = offers or list(question.choices.items())
+    width = max((len(answer) for answer, _ in answers), default=0)
+    for answer, does in answers:
+        yield f"    {answer:<{width}}  {one_line(does)}"
 
 
-def _shown(output: Any) -> str:
+def shown(output: Any) -> str:
+    """A value of a tool on one line, cut where it is long."""
     data = plain(output, most_values=_LONGEST_OUTPUT)
     told = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     return one_line(told, _LONGEST_OUTPUT)

@@ -16,6 +16,7 @@ from attrs import define, frozen
 from loopfsm.engine.inputs import CallTool, Input, Result
 from loopfsm.engine.values import describe, failure_of, reported_failure, resolve, shorten
 from loopfsm.errors import ToolError, ToolFailed
+from loopfsm.model.compiled import maker_of
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.step import Step
@@ -23,6 +24,9 @@ from loopfsm.ports import Clock, Evaluator, Timer, ToolContext, Verifier
 from loopfsm.tools.registry import ToolRegistry
 
 log = logging.getLogger("loopfsm")
+
+_result = maker_of(Result)
+_context = maker_of(ToolContext)
 
 GIVE_UP_S = 5.0
 """Seconds a cancelled tool has to return before its attempt is given up without it."""
@@ -41,6 +45,8 @@ class Equipment:
     """Takes an input that came by itself, such as a late result."""
     abandon: Callable[[asyncio.Task[Any]], None]
     """Told of a task whose tool ignores its cancellation: nobody waits for it any more."""
+    keepable: Callable[[Any, Any], Any]
+    """`keepable(output, annotation)`: what a later process would read of an output."""
 
 
 @define
@@ -80,7 +86,7 @@ class _Attempt:
         """The result of this attempt, with what it spent since it was last asked."""
         tokens, cost = self.spending.take()
         step_id, attempt = self.step.id, self.command.attempt
-        return Result(step_id=step_id, attempt=attempt, tokens=tokens, cost=cost, **fields)
+        return _result(step_id=step_id, attempt=attempt, tokens=tokens, cost=cost, **fields)
 
     def out_of_time(self) -> Result:
         """Nobody knows what became of it."""
@@ -168,7 +174,7 @@ def context_for(
 ) -> ToolContext:
     """What the tool may know about the attempt."""
     facts = {"run_id": state.run.id, "step_id": step.id, "attempt": step.attempt}
-    return ToolContext(
+    return _context(
         run_id=state.run.id,
         step_id=step.id,
         attempt=step.attempt,

@@ -21,12 +21,13 @@ RUN_BUDGETS = tuple(budget.name for budget in attrs.fields(Budget))
 FIRST_START_ONLY = frozenset({"steps"})
 """The budgets that only the first start of a step uses."""
 
+REPEAT_BUDGETS = tuple(name for name in RUN_BUDGETS if name not in FIRST_START_ONLY)
+"""The budgets that every later start uses."""
+
 
 def spent_budget(state: RunState, step: Step) -> str | None:
     """The first budget used up that a start of `step` would use; None: it may start."""
-    repeats = step.attempt > 0
-    budgets = (name for name in RUN_BUDGETS if not (repeats and name in FIRST_START_ONLY))
-    return first_spent(state, budgets)
+    return first_spent(state, REPEAT_BUDGETS if step.attempt else RUN_BUDGETS)
 
 
 def first_spent(state: RunState, budgets: Iterable[str]) -> str | None:

@@ -72,13 +72,19 @@ FOLDS: Mapping[type[Any], Callable[[Turn, Draft, Any], None]] = {
 
 def describe(item: Input) -> str:
     """The cause of a unit, in the journal's words."""
+    if isinstance(item, (Result, Judged)):
+        return f"{type(item).__name__.lower()} {item.step_id}#{item.attempt}"
     parts = [
         str(getattr(item, name))
         for name in ("step_id", "failure_id", "question_id", "subject", "choice")
         if hasattr(item, name)
     ]
-    attempt = f"#{item.attempt}" if isinstance(item, (Result, Judged)) else ""
-    return f"{type(item).__name__.lower()} {' '.join(parts)}{attempt}".strip()
+    return " ".join((type(item).__name__.lower(), *parts))
+
+
+def word_of(item: Answer | Cancel) -> str:
+    """What a person said, in one word."""
+    return item.choice if isinstance(item, Answer) else "cancel"
 
 
 @frozen
@@ -132,8 +138,9 @@ class Core:
         except Exception as error:
             self._fold_again(turn, item, error)
             return
-        if isinstance(item, Answer):
-            turn.commands.append(Accepted(item.token))
+        if isinstance(item, (Answer, Cancel)):
+            if item.token:
+                turn.commands.append(Accepted(item.token))
         elif isinstance(item, Drive):
             for question_id in sorted(turn.state.asked.values()):
                 self._fold(turn, Expired(question_id))
@@ -141,8 +148,8 @@ class Core:
     def _after_the_end(self, turn: Turn, item: Input) -> None:
         """Nothing changes a run that has ended; what still comes is noted, or refused."""
         ended = turn.state.run.state.name
-        if isinstance(item, Answer):
-            error = AnswerRefused(item.choice, f"the run has ended as {ended}", ())
+        if isinstance(item, (Answer, Cancel)):
+            error = AnswerRefused(word_of(item), f"the run has ended as {ended}", ())
             turn.commands.append(Refuse(item.token, error))
         elif isinstance(item, (Result, Judged)):
             turn.unit(describe(item), partial(fold.note_late, item=item))
@@ -151,9 +158,9 @@ class Core:
         """Fold an input whose unit raised as what it means instead."""
         why, evidence = settle.describe_error(error)
         try:
-            if isinstance(item, Answer):
-                if not isinstance(error, AnswerRefused):
-                    error = AnswerRefused(item.choice, why, ())
+            if isinstance(item, Answer) and not isinstance(error, AnswerRefused):
+                error = AnswerRefused(item.choice, why, ())
+            if isinstance(item, (Answer, Cancel)) and isinstance(error, AnswerRefused):
                 turn.commands.append(Refuse(item.token, error))
             elif isinstance(item, (Result, Judged)):
                 turn.unit(f"broken {describe(item)}", partial(_fail_instead, item, why, evidence))

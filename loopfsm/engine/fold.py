@@ -231,11 +231,11 @@ def fold_park(turn: Turn, draft: Draft, park: Park) -> None:
 
 def take_up(turn: Turn, draft: Draft) -> None:
     """Interrupt the attempts and withdraw the preparations that died with their process."""
-    for spec in draft.plan.steps:
-        step = draft.step(spec.id)
+    for step_id in sorted((*turn.state.in_flight, *turn.state.delayed)):
+        step = draft.step(step_id)
         if step.state is StepState.RUNNING:
             interrupt(draft, step)
-        elif step.state in (StepState.EXECUTED, StepState.EVALUATED, StepState.RETRY_PENDING):
+        else:
             draft.written["step", step.id] = step
     planned = turn.state.planned
     for failure_id in sorted(planned, key=planned.__getitem__):

@@ -104,6 +104,8 @@ class Cancel:
     """A person wants the run to stop: nothing new starts, what is under way ends."""
 
     reason: str = "cancelled"
+    token: str = ""
+    """Makes the word unique, as that of an answer does; empty: nobody waits for a reply."""
 
 
 Input = Drive | Park | Result | Judged | Due | Expired | Prepared | Answer | Cancel
@@ -153,14 +155,14 @@ class WakeAt:
 
 @frozen
 class Accepted:
-    """The answer with this token is used, and durable."""
+    """The word with this token is used, and durable."""
 
     token: str
 
 
 @frozen
 class Refuse:
-    """The answer with this token is refused; the token stays unused."""
+    """The word with this token is refused, and changed nothing."""
 
     token: str
     error: AnswerRefused

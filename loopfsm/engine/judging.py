@@ -10,8 +10,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from attrs import evolve
-
 from loopfsm.engine.attempt import (
     TIMED_OUT,
     Equipment,
@@ -24,7 +22,8 @@ from loopfsm.engine.attempt import (
 )
 from loopfsm.engine.inputs import CallTool, Command, Evaluate, Judged, Result, Verify
 from loopfsm.engine.values import describe, failure_of, reported_failure, resolve, shorten
-from loopfsm.errors import ToolError
+from loopfsm.errors import NotSerialisable, ToolError
+from loopfsm.model.compiled import evolved
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import RunState
 from loopfsm.model.step import Step, Verdict
@@ -78,11 +77,23 @@ async def call_and_judge(equipment: Equipment, state: RunState, command: CallToo
     if result is None or result.failure is not None:
         return result
     step = state.step(command.step_id)
+    try:
+        returns = getattr(equipment.tools.get(step.spec.tool), "returns", Any)
+        result = evolved(result, {"output": equipment.keepable(result.output, returns)})
+    except (NotSerialisable, OSError) as error:
+        return _not_kept(result, f"step {step.id}: {error}")
     evaluation = judged_now(equipment.evaluator, step, result.output)
     verification = None
     if evaluation is not None and step.spec.verify is None:
         verification = judged_now(equipment.verifier, step, result.output)
-    return evolve(result, evaluation=evaluation, verification=verification)
+    return evolved(result, {"evaluation": evaluation, "verification": verification})
+
+
+def _not_kept(result: Result, why: str) -> Result:
+    """The tool has done its work, and its result would be gone with this process."""
+    kind = FailureKind.REJECTED
+    changes: dict[str, Any] = {"output": None, "failure": kind, "message": why, "evidence": {}}
+    return evolved(result, changes)
 
 
 async def evaluate(equipment: Equipment, state: RunState, command: Evaluate) -> Judged | None:

@@ -122,6 +122,12 @@ def refuse_if_held(draft: Draft, scope: tuple[str, ...], question: Question) -> 
 
 
 def fold_cancel(turn: Turn, draft: Draft, cancel: Cancel) -> None:
-    """A person wants the run to stop. What ends it already is not overtaken."""
-    if draft.draining is None and turn.state.ending is None:
-        fail_run(draft, FailureKind.CANCELLED, cancel.reason, {})
+    """A person wants the run to stop. What ends it already is not overtaken.
+
+    Raises:
+        AnswerRefused: the run is ending.
+    """
+    if draft.draining is not None:
+        why = draft.failure(draft.draining).reason
+        raise AnswerRefused("cancel", f"the run is ending already: {why}", ())
+    fail_run(draft, FailureKind.CANCELLED, cancel.reason, {})

@@ -24,16 +24,17 @@ def come_to_rest(turn: Turn) -> None:
     """Fire the path from where the loop stood to where it rests, as one unit."""
     run = turn.state.run.state
     never_driven = run is LoopState.INITIALIZED and turn.state.driven_at is None
-    if run not in ENDED and not (never_driven and turn.end is None):
-        turn.unit("rest", partial(_walk, turn))
+    if run in ENDED or (never_driven and turn.end is None):
+        return
+    facts = _facts(turn)
+    if turn.end is not None or turn.machines.loop.next_row(turn.state.run, facts):
+        turn.unit("rest", partial(_walk, turn, facts))
 
 
-def _walk(turn: Turn, draft: Draft) -> None:
+def _facts(turn: Turn) -> dict[str, Any]:
     end, why = turn.end or (None, "")
-    if end is not None:
-        draft.end(end, why)
     planned, asking = len(turn.state.planned) > 0, turn.state.is_asking
-    facts: dict[str, Any] = {
+    return {
         "applied": bool(turn.applied),
         # A question that was withdrawn in the same call leaves nothing to wait for, too.
         "leads_on": any(s in LEADS_ON for s in turn.applied) or not (planned or asking),
@@ -45,18 +46,20 @@ def _walk(turn: Turn, draft: Draft) -> None:
         "end": end,
         "why": why,
     }
+
+
+def _walk(turn: Turn, facts: dict[str, Any], draft: Draft) -> None:
+    if turn.end is not None:
+        draft.end(*turn.end)
     machine = turn.machines.loop
     for _ in range(2 * len(machine.rows)):
-        run = draft.run
-        trigger = next(
-            (t for t in machine.triggers_from(run.state) if machine.may(run, t, **facts)), ""
-        )
-        if not trigger:
+        row = machine.next_row(draft.run, facts)
+        if row is None:
             return
-        draft.fire(run, trigger, **facts)
-        if trigger == "recover":
+        draft.fire(draft.run, row.trigger, **facts)
+        if row.trigger == "recover":
             facts["applied"] = False  # it is on record now
-        elif trigger == "apply":
+        elif row.trigger == "apply":
             facts["applied"] = facts["leads_on"] = False
     raise CoreBroken("the loop does not come to rest")
 

@@ -176,7 +176,7 @@ def start_ready(turn: Turn) -> bool | None:
             "spent_budget": budget.spent_budget(turn.state, step),
             "now": turn.now,
         }
-        if turn.machines.step.explain(step, "start", **facts):
+        if turn.machines.step.row_taken(step, "start", facts):
             turn.unit(f"start {step_id}", partial(start_one, step=step, place=place, facts=facts))
         elif turn.state.draining is not None:
             return False

@@ -8,6 +8,7 @@ import attrs
 
 from loopfsm.engine.inputs import CallTool, Command, Due, Evaluate, Expired, Prepare, Verify, WakeAt
 from loopfsm.machines import AnyNoun, Machines
+from loopfsm.model.compiled import maker_of
 from loopfsm.model.event import Unit
 from loopfsm.model.failure import RUN, UNDECIDED, Failure, FailureKind, FailureState
 from loopfsm.model.loop_state import LoopState, RunState, RunView
@@ -16,6 +17,8 @@ from loopfsm.model.step import Step, StepState
 from loopfsm.recovery.base import RecoveryCase
 from loopfsm.recovery.registry import RecoveryRegistry
 from loopfsm.unit import Draft
+
+_call_tool = maker_of(CallTool)
 
 
 @attrs.define
@@ -98,7 +101,7 @@ def command_for(noun: AnyNoun, registry: RecoveryRegistry) -> Command | None:
 
 def _command_for_step(step: Step) -> Command | None:
     if step.state is StepState.RUNNING:
-        return CallTool(step.id, step.attempt)
+        return _call_tool(step.id, step.attempt)
     if step.state is StepState.EXECUTED:
         return Evaluate(step.id, step.attempt)
     if step.state is StepState.EVALUATED:

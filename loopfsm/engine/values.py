@@ -11,7 +11,10 @@ from typing import Any
 from loopfsm.errors import ToolFailed
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import RunState
-from loopfsm.model.step import EnvironmentValue, Output
+from loopfsm.model.step import EnvironmentValue, Output, Unreadable
+
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types whose values refer to nothing; most of what a plan holds is of one of them."""
 
 FAILED_STATUSES = ("error", "failed", "denied")
 """Values of `status` with which a returned mapping reports that the tool failed."""
@@ -26,12 +29,12 @@ def resolve(value: Any, state: RunState, environment: Mapping[str, str]) -> Any:
     Raises:
         ToolFailed: there is no such output, part of one, or environment variable.
     """
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, Output):
-        return copied(_output(value, state))
+        return copied(_output(value, state), environment)
     if isinstance(value, EnvironmentValue):
-        if value.name not in environment:
-            raise ToolFailed(f"the environment variable {value.name} is not set", False)
-        return value.looked_up(environment)
+        return _from_environment(value, environment)
     if isinstance(value, Mapping):
         return {key: resolve(item, state, environment) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -39,8 +42,16 @@ def resolve(value: Any, state: RunState, environment: Mapping[str, str]) -> Any:
     return value
 
 
+def _from_environment(value: EnvironmentValue, environment: Mapping[str, str]) -> str:
+    if value.name not in environment:
+        raise ToolFailed(f"the environment variable {value.name} is not set", False)
+    return value.looked_up(environment)
+
+
 def _output(reference: Output, state: RunState) -> Any:
     value = state.step(reference.step_id).output
+    if isinstance(value, Unreadable):
+        raise ToolFailed(f"{reference} cannot be resolved: {value.why}", False)
     for depth, key in enumerate(reference.path):
         try:
             value = value[int(key)] if isinstance(value, (list, tuple)) else value[key]
@@ -52,14 +63,19 @@ def _output(reference: Output, state: RunState) -> Any:
     return value
 
 
-def copied(value: Any) -> Any:
-    """The value with every list, tuple and dict in it built anew; other values are shared."""
+def copied(value: Any, environment: Mapping[str, str]) -> Any:
+    """The value with every list, tuple and dict in it built anew; other values are shared.
+
+    What came from the environment is kept by name; it is looked up here.
+    """
     if type(value) is dict:
-        return {key: copied(item) for key, item in value.items()}
+        return {key: copied(item, environment) for key, item in value.items()}
     if type(value) is list:
-        return [copied(item) for item in value]
+        return [copied(item, environment) for item in value]
     if type(value) is tuple:
-        return tuple(copied(item) for item in value)
+        return tuple(copied(item, environment) for item in value)
+    if isinstance(value, EnvironmentValue):
+        return _from_environment(value, environment)
     return value
 
 

@@ -8,17 +8,17 @@ lets a unit be undone and the explorer branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 from immutables import Map, MapMutation
 
 from loopfsm.model.failure import Failure
 from loopfsm.model.plan import Plan
 from loopfsm.model.question import Question
-from loopfsm.model.step import Step
+from loopfsm.model.step import Step, StepState
 
 __all__ = [
     "ENDED",
@@ -30,6 +30,9 @@ __all__ = [
     "Run",
     "RunState",
     "RunView",
+    "StepSource",
+    "StoredSteps",
+    "StoredStepsMutation",
 ]
 
 
@@ -167,6 +170,72 @@ class ReadyQueue:
         return ReadyQueue(waiting, head, self.tail)
 
 
+@frozen(eq=False)
+class StepSource:
+    """Where the steps of a run that was read back come from."""
+
+    places: Mapping[str, int]
+    """Every step of the plan, in its order."""
+    stands: Mapping[str, StepState]
+    """The state of each step when it was read; absent: the first one."""
+    make: Callable[[str], Step]
+    made: dict[str, Step] = field(factory=dict)
+
+    def step(self, step_id: str) -> Step:
+        """The step as it was read; it is made once."""
+        found = self.made.get(step_id)
+        if found is None:
+            if step_id not in self.places:
+                raise KeyError(step_id)
+            found = self.made[step_id] = self.make(step_id)
+        return found
+
+
+class StoredSteps(Mapping[str, Step]):
+    """The steps of a run that was read back: each is made when it is asked for first.
+
+    As persistent as a `Map`, of which it has what a unit uses.
+    """
+
+    __slots__ = ("_written", "source")
+
+    def __init__(self, source: StepSource, written: Map[str, Step] = Map()) -> None:
+        self.source = source
+        self._written = written
+        """Those that units have written since."""
+
+    def __getitem__(self, step_id: str) -> Step:
+        return self._written.get(step_id) or self.source.step(step_id)
+
+    def __contains__(self, step_id: object) -> bool:
+        return step_id in self.source.places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.source.places)
+
+    def __len__(self) -> int:
+        return len(self.source.places)
+
+    def mutate(self) -> StoredStepsMutation:
+        """What the next steps are written to."""
+        return StoredStepsMutation(self.source, self._written.mutate())
+
+
+@frozen(eq=False)
+class StoredStepsMutation:
+    """The next `StoredSteps` in the making."""
+
+    _source: StepSource
+    _written: MapMutation[str, Step]
+
+    def __setitem__(self, step_id: str, step: Step) -> None:
+        self._written[step_id] = step
+
+    def finish(self) -> StoredSteps:
+        """The steps with all that was written."""
+        return StoredSteps(self._source, self._written.finish())
+
+
 @frozen(kw_only=True)
 class RunState:
     """Everything the core decides on. `unit.Draft` makes the next one; nothing else does."""
@@ -174,7 +243,7 @@ class RunState:
     run: Run
     plan: Plan
     dag: PlanDag
-    steps: Map[str, Step]
+    steps: Map[str, Step] | StoredSteps
     failures: Map[str, Failure] = Map()
     questions: Map[str, Question] = Map()
     spent: Map[str, float] = Map()
@@ -189,7 +258,7 @@ class RunState:
     in_flight: Map[str, bool] = Map()
     """The steps with an attempt under way."""
     running: int = 0
-    delayed: int = 0
+    delayed: Map[str, bool] = Map()
     """Steps in RETRY_PENDING."""
     moving: int = 0
     """Steps that are not in a final state."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from operator import eq
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 from attrs import Attribute, field, frozen
 
@@ -116,6 +117,8 @@ class Policy:
         default=None, validator=_optional(_number(0, whole=False))
     )
     output_cap_bytes: int = field(default=65536, validator=_number(1, whole=True))
+    lease_s: float = field(default=30, validator=_number(1, whole=False))
+    """How long a driver may be silent before another host may take the run over."""
     ladder: Mapping[str, tuple[str, ...]] = field(default=DEFAULT_LADDER, validator=_ladder)
     budget: Budget = field(factory=Budget)
 
@@ -128,8 +131,50 @@ class Policy:
         return 2 if spec.idempotent else 0
 
 
-def _as_tuple(specs: Iterable[StepSpec]) -> tuple[StepSpec, ...]:
-    return tuple(specs)
+class StoredSpecs(Sequence[StepSpec]):
+    """The steps of a plan that was read back: each is made when it is asked for first.
+
+    Their ids and needs are at hand, which is all that the shape of a plan takes.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        needs: Sequence[tuple[str, ...]],
+        make: Callable[[int], StepSpec],
+    ) -> None:
+        self.ids = ids
+        self.needs = needs
+        self._make = make
+        self._made: dict[int, StepSpec] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> StepSpec: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StepSpec]: ...
+    def __getitem__(self, index: int | slice) -> StepSpec | Sequence[StepSpec]:
+        if isinstance(index, slice):
+            return tuple(self[at] for at in range(len(self))[index])
+        at = range(len(self))[index]
+        found = self._made.get(at)
+        if found is None:
+            found = self._made[at] = self._make(at)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (tuple, StoredSpecs)):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.ids))
+
+
+def _as_sequence(specs: Iterable[StepSpec]) -> Sequence[StepSpec]:
+    return specs if isinstance(specs, StoredSpecs) else tuple(specs)
 
 
 def _is_policy(_instance: object, _attribute: object, value: object) -> None:
@@ -142,6 +187,18 @@ class Plan:
     """What is to be done. `version` rises by one with every applied change."""
 
     goal: str
-    steps: tuple[StepSpec, ...] = field(converter=_as_tuple)
+    steps: Sequence[StepSpec] = field(converter=_as_sequence)
     policy: Policy = field(factory=Policy, validator=_is_policy)
     version: int = 1
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of the steps, in the author's order."""
+        steps = self.steps
+        return steps.ids if isinstance(steps, StoredSpecs) else [spec.id for spec in steps]
+
+    @property
+    def needs(self) -> Sequence[tuple[str, ...]]:
+        """What each step needs, in the author's order."""
+        steps = self.steps
+        return steps.needs if isinstance(steps, StoredSpecs) else [spec.needs for spec in steps]

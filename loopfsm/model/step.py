@@ -88,6 +88,13 @@ class EnvironmentValue:
         return FromEnvironment(environment[self.name], self.name)
 
 
+@frozen
+class Unreadable:
+    """Stands for an output that was kept and cannot be read back; `why` says why."""
+
+    why: str
+
+
 class FromEnvironment(str):
     """The value of an environment variable. What is shown or kept is `$NAME` in its place."""
 

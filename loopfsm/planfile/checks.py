@@ -112,6 +112,13 @@ def duration(value: object, place: str) -> Iterator[Problem]:
         yield wrong(place, value, "a number of seconds above 0")
 
 
+def at_least_a_second(value: object, place: str) -> Iterator[Problem]:
+    """Seconds: a finite number of at least 1."""
+    good = isinstance(value, int | float) and not isinstance(value, bool)
+    if not good or not 1 <= value <= LARGEST_NUMBER:  # type: ignore[operator]  # narrowed by `good`
+        yield wrong(place, value, "a number of seconds of at least 1")
+
+
 def one_of(*names: str) -> Check:
     """One of a few words."""
 

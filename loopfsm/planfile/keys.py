@@ -16,6 +16,7 @@ from loopfsm.model.plan import UNCLASSIFIED, WhenExhausted
 from loopfsm.planfile.checks import (
     Check,
     arguments,
+    at_least_a_second,
     command_line,
     duration,
     filled_text,
@@ -64,6 +65,7 @@ KEYS: Mapping[str, tuple[Key, ...]] = MappingProxyType(
     {
         "": (
             Key("goal", filled_text, REQUIRED, "Plan.goal"),
+            Key("journal", filled_text, None, "PlanFile.journal"),
             Key("workspace", filled_text, ".", "PlanFile.workspace"),
             Key("policy", table, None, "Plan.policy"),
             Key("tools", TOOLS, None, "PlanFile.tools"),
@@ -84,6 +86,7 @@ KEYS: Mapping[str, tuple[Key, ...]] = MappingProxyType(
             Key("may_abstain", flag, True, "Policy.may_abstain"),
             Key("question_deadline_s", number, None, "Policy.question_deadline_s"),
             Key("output_cap_bytes", whole(1), 65536, "Policy.output_cap_bytes"),
+            Key("lease_s", at_least_a_second, 30, "Policy.lease_s"),
             Key("ladder", table, None, "Policy.ladder"),
             Key("budget", table, None, "Policy.budget"),
         ),
@@ -138,7 +141,7 @@ KEYS: Mapping[str, tuple[Key, ...]] = MappingProxyType(
 
 NOT_YET: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "": ("journal", "planner"),
+        "": ("planner",),
         "policy": (
             "replans_per_step",
             "rollbacks_per_step",
@@ -146,7 +149,6 @@ NOT_YET: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "unattended",
             "max_workarounds_after_blocker",
             "max_workarounds_after_inferred_blocker",
-            "lease_s",
         ),
         "tools.NAME": ("http", "subject", "interactive", "max_parallel", "situations"),
         "steps": ("expect", "artifacts", "alternatives", "models", "revisions"),

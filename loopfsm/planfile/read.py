@@ -38,6 +38,10 @@ class PlanFile:
     tools: ToolRegistry
     workspace: Path
     """Absolute; it need not exist yet."""
+    journal: Path | None = None
+    """Where the plan wants its runs kept; absolute. None: it does not say."""
+    text: str = ""
+    """The file itself, as it was read."""
 
 
 def load(path: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> PlanFile:
@@ -129,7 +133,8 @@ def _read(
         problems.extend(_problems_of_graph(plan))
     if problems:
         raise PlanError(_in_order(problems, written))
-    return PlanFile(plan=plan, tools=tools, workspace=workspace)
+    journal = directory / os.path.expanduser(top["journal"]) if "journal" in top else None
+    return PlanFile(plan=plan, tools=tools, workspace=workspace, journal=journal, text=written)
 
 
 def _policy(table: Mapping[str, Any], problems: list[Problem]) -> Policy:

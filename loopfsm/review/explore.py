@@ -5,15 +5,18 @@ person could bring next, calls the very `advance` that runs, and lets the watch 
 came out. Two states count as one when nothing the machines can still do tells them apart:
 times, ids, texts and settled failures are left out of the comparison, counters are cut off
 where no guard can see further.
+
+A crash is no input: the state becomes what a journal gives back of it, and whoever takes the
+run up begins from there. Between the two, people may speak to a run that nobody drives.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import (
@@ -26,7 +29,8 @@ from loopfsm.model.event import Unit
 from loopfsm.model.failure import RUN, SETTLED, Failure
 from loopfsm.model.loop_state import ENDED, RunState
 from loopfsm.model.step import Step
-from loopfsm.review.moves import CRASH, Node, earliest, intrusions, moves, tell
+from loopfsm.review.kept import Kept, lost
+from loopfsm.review.moves import CRASH, Node, earliest, intrusions, may_crash, moves, tell
 from loopfsm.review.plans import SmallPlan, registry_of
 from loopfsm.review.watch import Memories, Memory, intrusion, violations
 
@@ -84,7 +88,11 @@ def explore(small: SmallPlan, core: Core | None = None, *, limit_s: float = 60) 
     Stops at the first broken law, or after `limit_s` seconds: then it is not complete, and
     not called a proof.
     """
-    return _Walk(small, core or Core.of(registry_of(small)), limit_s).walk()
+    walk = _Walk(small, core or Core.of(registry_of(small)), limit_s)
+    try:
+        return walk.walk()
+    finally:
+        walk.kept.close()
 
 
 class _Walk:
@@ -98,12 +106,13 @@ class _Walk:
         self.ends: set[str] = set()
         self.came: dict[Hashable, tuple[Hashable, str] | None] = {}
         self.edges: dict[Hashable, list[Edge]] = {}
+        self.kept = Kept()
+        self.start = self._start()
 
     def walk(self) -> Exploration:
         """Breadth first, so that the first counterexample is a shortest one."""
-        start = self._start()
-        self.came[key_of(start)] = None
-        waiting = deque([start])
+        self.came[key_of(self.start)] = None
+        waiting = deque([self.start])
         while waiting:
             if time.monotonic() - self.began > self.limit_s:
                 return self._result(complete=False, counterexample=None)
@@ -122,7 +131,8 @@ class _Walk:
 
     def _leave(self, node: Node, key: Hashable) -> tuple[Counterexample | None, list[Node]]:
         """Take every way out of a node."""
-        reached, edges = [], []
+        reached: list[Node] = []
+        edges: list[Edge] = []
         if node.state.run.state in ENDED:
             self.ends.add(node.state.run.state.name)
         for item in intrusions(node):
@@ -130,31 +140,49 @@ class _Walk:
             broken = list(intrusion(node.state, item, after, commands))
             if broken:
                 return self._counterexample(broken[0], key, tell(item)), []
-        for inputs, after_crash in moves(self.small, node):
+        for inputs in moves(self.small, node):
             label = " and ".join(tell(item) for item in inputs)
-            now = max(node.now, *(earliest(node.state, item) for item in inputs))
-            advanced = self.core.advance(node.state, inputs, now)
-            self.calls += 1
-            memories, broken = violations(
-                node.memories, node.state, inputs, advanced.state, advanced.units, advanced.commands
-            )
-            self.rows.update(event.row for unit in advanced.units for event in unit.events)
+            to, units, broken = self._advance(node, inputs)
             if broken:
                 return self._counterexample(broken[0], key, label), []
-            cancels = node.cancels - any(isinstance(item, Cancel) for item in inputs)
-            to = Node(advanced.state, memories, now, after_crash, cancels)
-            to_key = key_of(to)
-            edges.append(Edge(label, to_key, _is_free(inputs, advanced.units), _is_human(inputs)))
-            if to_key not in self.came:
-                self.came[to_key] = (key, label)
-                reached.append(to)
+            edges.append(Edge(label, key_of(to), _is_free(inputs, units), _is_human(inputs)))
+            reached.append(to)
+        if may_crash(node):
+            state = self.kept.read_back(self.start.state, node.history(), node.state)
+            broken = list(lost(node.state, state))
+            if broken:
+                return self._counterexample(broken[0], key, CRASH), []
+            to = evolve(node, state=state, crashes=node.crashes - 1)
+            edges.append(Edge(CRASH, key_of(to), free=False, human=False))
+            reached.append(to)
         self.edges[key] = edges
         if not edges and node.state.run.state not in ENDED:
             return self._counterexample("nothing can happen any more: a deadlock", key), []
         parked = all(edge.human or edge.label == CRASH for edge in edges)
         if edges and parked and not node.state.asked and node.state.run.state not in ENDED:
             return self._counterexample("only a person can go on, and none is asked", key), []
-        return None, reached
+        return None, list(self._new(key, edges, reached))
+
+    def _new(self, key: Hashable, edges: list[Edge], reached: list[Node]) -> Iterator[Node]:
+        """The nodes that nobody has come to before, each with the way to it on record."""
+        for edge, to in zip(edges, reached, strict=True):
+            if edge.to not in self.came:
+                self.came[edge.to] = (key, edge.label)
+                yield to
+
+    def _advance(
+        self, node: Node, inputs: tuple[Input, ...]
+    ) -> tuple[Node, tuple[Unit, ...], list[str]]:
+        """One call of `advance`: where it leads, by which units, and the laws that it breaks."""
+        now = max(node.now, *(earliest(node.state, item) for item in inputs))
+        state, units, commands = self.core.advance(node.state, inputs, now)
+        self.calls += 1
+        memories, broken = violations(node.memories, node.state, inputs, state, units, commands)
+        self.rows.update(event.row for unit in units for event in unit.events)
+        cancels = node.cancels - any(isinstance(item, Cancel) for item in inputs)
+        before = (node, units)
+        to = Node(state, memories, now, node.crashes, cancels, before)
+        return to, units, broken
 
     def _counterexample(self, law: str, at: Hashable, last: str = "") -> Counterexample:
         trace = [last] if last else []

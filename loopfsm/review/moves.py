@@ -19,8 +19,9 @@ from loopfsm.engine.inputs import (
     Prepared,
     Result,
 )
+from loopfsm.model.event import Unit
 from loopfsm.model.failure import RUN, FailureKind
-from loopfsm.model.loop_state import ENDED, RunState
+from loopfsm.model.loop_state import ENDED, LoopState, RunState
 from loopfsm.model.question import Choice
 from loopfsm.model.step import Step, StepState, Verdict
 from loopfsm.ports import Judgement
@@ -37,7 +38,7 @@ OUTCOMES = ("ok", "rejected", *FAILURES)
 """How an attempt may end."""
 
 
-@frozen
+@frozen(eq=False)
 class Node:
     """A reached state: the run, what the watch remembers, and what may still befall it."""
 
@@ -46,32 +47,49 @@ class Node:
     now: float
     crashes: int
     cancels: int
+    before: tuple[Node, tuple[Unit, ...]] | None = None
+    """The node before it, and the units of the call that led here."""
+
+    def history(self) -> list[Unit]:
+        """Every unit since the run was begun, oldest first."""
+        calls: list[tuple[Unit, ...]] = []
+        before = self.before
+        while before is not None:
+            node, units = before
+            calls.append(units)
+            before = node.before
+        return [unit for units in reversed(calls) for unit in units]
 
 
-CRASH = "the process dies, another takes over"
+CRASH = "the process dies"
+TAKEN_UP = "another process takes the run up"
 
 
-def moves(small: SmallPlan, node: Node) -> Iterator[tuple[tuple[Input, ...], int]]:
-    """Every input (or pair of inputs) that may come next, and the crashes left after it."""
+def moves(small: SmallPlan, node: Node) -> Iterator[tuple[Input, ...]]:
+    """Every input (or pair of inputs) that may come next."""
     state = node.state
     if state.run.state in ENDED:
         return
+    words = list(_words(node))
     if state.driven_at is None:
-        yield (Drive(),), node.crashes
+        yield (Drive(resumed=state.run.state is not LoopState.INITIALIZED),)
+        for word in words:  # people may speak to a run that nobody drives
+            yield (word,)
         return
     results = list(_results(small, state))
-    singles = [*results, *_timers(state), *_answers(state)]
-    if node.cancels:
-        singles.append(Cancel())
-    for item in singles:
-        yield (item,), node.crashes
+    for item in (*results, *_timers(state), *words):
+        yield (item,)
     if small.pairs:
         for one, other in combinations(results, 2):
             if _subject(one) != _subject(other):
-                yield (one, other), node.crashes
-                yield (other, one), node.crashes
-    if node.crashes:
-        yield (Drive(resumed=True),), node.crashes - 1
+                yield one, other
+                yield other, one
+
+
+def may_crash(node: Node) -> bool:
+    """Whether the process that drives the run may die now."""
+    driven = node.state.driven_at is not None
+    return node.crashes > 0 and driven and node.state.run.state not in ENDED
 
 
 def intrusions(node: Node) -> Iterator[Input]:
@@ -79,6 +97,8 @@ def intrusions(node: Node) -> Iterator[Input]:
     state = node.state
     if state.run.state in ENDED or state.driven_at is None:
         return
+    if node.cancels and state.draining is not None:
+        yield Cancel(token="new")
     for spec in state.plan.steps:
         step = state.step(spec.id)
         if step.state is StepState.RETRY_PENDING and (step.not_before or 0.0) > node.now:
@@ -149,23 +169,31 @@ def _timers(state: RunState) -> Iterator[Input]:
         if failure_id not in state.prepared and failure.strategy == "RECONSIDER":
             yield Prepared(failure_id, failure.plans, value="prepared")
             yield Prepared(failure_id, failure.plans, error="it could not be prepared")
+    if state.draining is None:
+        for subject in sorted(state.asked):
+            question = state.question_of(subject)
+            if question is not None and question.deadline is not None:
+                yield Expired(question.id)
 
 
-def _answers(state: RunState) -> Iterator[Input]:
+def _words(node: Node) -> Iterator[Input]:
+    """What people may say and be heard."""
+    state = node.state
+    if state.draining is not None:
+        return
     for subject in sorted(state.asked):
         question = state.question_of(subject)
         assert question is not None  # the index names open questions
-        if question.deadline is not None and state.draining is None:
-            yield Expired(question.id)
-        if state.draining is None:
-            for choice in question.choices:
-                spent = question.context.get("spent", 0)
-                yield Answer(
-                    subject=subject,
-                    choice=choice,
-                    token=f"{question.id}/{choice}",
-                    raised_to=spent + 1 if choice == Choice.RAISE else None,
-                )
+        for choice in question.choices:
+            spent = question.context.get("spent", 0)
+            yield Answer(
+                subject=subject,
+                choice=choice,
+                token=f"{question.id}/{choice}",
+                raised_to=spent + 1 if choice == Choice.RAISE else None,
+            )
+    if node.cancels:
+        yield Cancel()
 
 
 def earliest(state: RunState, item: Input) -> float:
@@ -192,7 +220,7 @@ def tell(item: Input) -> str:
     if isinstance(item, Answer):
         return f"a person answers {item.choice} for {item.subject}"
     if isinstance(item, Drive):
-        return CRASH if item.resumed else "the run is driven"
+        return TAKEN_UP if item.resumed else "the run is driven"
     if isinstance(item, Prepared):
         return f"the preparation for {item.failure_id} {'fails' if item.error else 'ends'}"
     if isinstance(item, Cancel):

@@ -172,7 +172,12 @@ SMALL_PLANS = (
             recoveries=2,
         ),
         outcomes=("ok", "reported", "timed_out", "rejected", "not_executed"),
-        crashes=1,
+        crashes=2,
+    ),
+    SmallPlan(
+        name="answered while a step is under way, two crashes",
+        plan=_plan(_step("A", idempotent=False), LONE_B, ladder={}),
+        crashes=2,
     ),
     SmallPlan(name="run budget, ask", plan=_plan(A, LONE_B, budget=Budget(tool_calls=1))),
     SmallPlan(

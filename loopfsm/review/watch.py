@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from attrs import evolve, field, frozen
 
-from loopfsm.engine.inputs import Answer, Command, Drive, Input, Judged, Refuse, Result
+from loopfsm.engine.inputs import Answer, Cancel, Command, Drive, Input, Judged, Refuse, Result
 from loopfsm.engine.state import state_of
 from loopfsm.model.event import CREATED, LATE_RESULT, Event, Unit
 from loopfsm.model.failure import (
@@ -149,6 +149,10 @@ class _Watch:
             self._say(f"the end of the run cancels {step.id}, whose attempt is under way")
         if step.state is StepState.RUNNING and to is StepState.READY:
             self._count_recovery(step.id, retry=False)
+        elif step.state is StepState.RUNNING and self._was_interrupted(step):
+            memory = self.memory[step.id]
+            if memory.may_repeat and memory.recoveries < self.before.plan.policy.recoveries:
+                self._say(f"{step.id} fails of a crash, although it could be begun anew")
         failure = self._failure_of(step.id)
         ordered = failure is not None and failure.ordered
         if to is StepState.ABSTAINED and not ordered and self._critical_failed():
@@ -173,6 +177,8 @@ class _Watch:
 
     def _see_start(self, step: Step) -> None:
         self.starts += 1
+        if self.before.driven_at is None and not self._is_taken_up():
+            self._say(f"{step.id} starts although nobody drives the run")
         limit = self.before.limit_of("tool_calls")
         raised = [i.raised_to for i in self.inputs if isinstance(i, Answer) and i.raised_to]
         if limit is not None and self.starts > max([limit, *raised]):
@@ -190,6 +196,13 @@ class _Watch:
         if not self.memory[step.id].may_repeat:
             self._say(f"{step.id} is not idempotent, may have acted, and starts again unasked")
 
+    def _is_taken_up(self) -> bool:
+        return any(isinstance(item, Drive) for item in self.inputs)
+
+    def _was_interrupted(self, step: Step) -> bool:
+        """Its process had died: no result moves it."""
+        return self._is_taken_up() and step == self.before.steps[step.id]
+
     def _see_result(self, step: Step, to: StepState) -> None:
         stale = {
             item.attempt
@@ -204,8 +217,7 @@ class _Watch:
             and item.attempt == step.attempt
             for item in self.inputs
         )
-        resumed = any(isinstance(item, Drive) and item.resumed for item in self.inputs)
-        if stale and not current and not resumed:
+        if stale and not current and not self._is_taken_up():
             self._say(
                 f"a result of attempt {min(stale)} of {step.id} moves its attempt to {to.name}"
             )
@@ -224,15 +236,24 @@ class _Watch:
                 self._count_recovery(failure.subject, retry="RETRY" in strategy)
             elif event.spent:
                 self._say(f"{strategy} spends {event.spent}, though it tries nothing again")
-        if to is FailureState.RECOVERY_PLANNED and failure.state is to:
-            self._count_recovery(failure.subject, retry=False)
-            if not failure.ordered:
-                self._say(f"{failure.strategy} outlives a crash although nobody ordered it")
+        if failure.state is FailureState.RECOVERY_PLANNED:
+            self._see_planned(failure, to)
         if to is FailureState.RECOVERY_IN_PROGRESS:
             names = self.steps if failure.scope == WHOLE_PLAN else failure.scope
             for name in names:
                 if name in self.steps and self.steps[name].state in IN_FLIGHT:
                     self._say(f"{failure.strategy} is applied while {name} is under way")
+
+    def _see_planned(self, failure: Failure, to: FailureState | None) -> None:
+        """What becomes of a planned recovery when the process dies that was to apply it."""
+        if to is FailureState.RECOVERY_PLANNED:
+            self._count_recovery(failure.subject, retry=False)
+            if not failure.ordered:
+                self._say(f"{failure.strategy} outlives a crash although nobody ordered it")
+        if to is FailureState.UNHANDLED and failure.ordered:
+            spent = self.memory[failure.subject].recoveries
+            if spent < self.before.plan.policy.recoveries:
+                self._say(f"the order {failure.strategy} of a person is lost in a crash")
 
     def _may_fail(self, failure: Failure, event: Event) -> bool:
         """The recovery failed for a reason outside it, not because a contract was broken.
@@ -296,7 +317,9 @@ def intrusion(
 ) -> Iterator[str]:
     """An input that does not belong changes nothing, and a refusal names what refused."""
     for command in commands:
-        if isinstance(command, Refuse) and " needs " not in command.error.problem:
+        if not isinstance(command, Refuse) or isinstance(item, Cancel):
+            continue
+        if " needs " not in command.error.problem:
             yield f"an answer is refused for no rule: {command.error.problem}"
     for nouns in ("steps", "failures", "questions", "spent"):
         if getattr(before, nouns) != getattr(after, nouns):

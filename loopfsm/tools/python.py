@@ -222,6 +222,15 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
 
 
+def _returned_by(function: Callable[..., Any]) -> Any:
+    try:
+        annotation = _signature(function).return_annotation
+    except (TypeError, ValueError):
+        return Any
+    is_unknown = annotation is inspect.Signature.empty or isinstance(annotation, str)
+    return Any if is_unknown else annotation
+
+
 def _wants_context(parameter: inspect.Parameter) -> bool:
     """Annotated `ToolContext`, or named `context` and not annotated as something else."""
     annotation = parameter.annotation
@@ -255,6 +264,8 @@ class PythonTool(Generic[P, R]):
     """Where a sync function runs."""
     on_loop: bool = field(init=False, eq=False, repr=False)
     """The function is async and runs on the event loop."""
+    returns: Any = field(init=False, eq=False, repr=False)
+    """The type that the function says it returns; `Any` when it says none."""
     _parameters: _Parameters = field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -263,6 +274,7 @@ class PythonTool(Generic[P, R]):
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             raise ToolError(self.name, "it yields; a tool returns one result")
         object.__setattr__(self, "on_loop", _runs_on_loop(self.function))
+        object.__setattr__(self, "returns", _returned_by(self.function))
         object.__setattr__(self, "_parameters", _Parameters.of(self.name, self.function))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

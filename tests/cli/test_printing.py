@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopfsm.cli.plain import plain
+from loopfsm.plain import plain
 from loopfsm.cli.printing import clean, json_line, one_line
 from loopfsm.model.failure import Failure, FailureKind
 from loopfsm.model.step import EnvironmentValue, Output

@@ -44,15 +44,15 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "an unknown key that is like no other": (
         f"zzz = 1\n{GOOD}",
-        ["zzz (line 1): unknown key 'zzz'; valid: goal, workspace, policy, tools, steps"],
+        ["zzz (line 1): unknown key 'zzz'; valid: goal, journal, workspace, policy, tools, steps"],
     ),
     "a key in the wrong section": (
         f"max_parallel = 3\n{GOOD}",
         ["max_parallel (line 1): unknown key 'max_parallel'; it belongs in [policy]"],
     ),
     "a key whose feature is not there yet": (
-        f'journal = "runs.db"\n{GOOD}',
-        ["journal (line 1): is not available yet"],
+        f'planner = "x"\n{GOOD}',
+        ["planner (line 1): is not available yet"],
     ),
     "a section whose feature is not there yet": (
         f'{GOOD}[planner]\ncommand = "plan"\n',

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from loopfsm.model.step import EnvironmentValue, Output
+from loopfsm.model.step import EnvironmentValue, FromEnvironment, Output
 
 DEEPEST = 100
 """Lists and tables inside one another."""
@@ -73,6 +73,8 @@ class _Walk:
                 return _whole(value)
             case float():
                 return _number(value)
+            case FromEnvironment():
+                return value.shown
             case str():
                 return str.__str__(value)
             case Output():
@@ -124,6 +126,8 @@ def _number(value: float) -> float | str:
 
 
 def _key(key: Any) -> str:
+    if isinstance(key, FromEnvironment):
+        return key.shown
     try:
         return str.__str__(key) if isinstance(key, str) else str(key)[:LONGEST_REPR]
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopfsm.cli.plain import LARGEST_BITS, LONGEST_REPR, plain
+from loopfsm.plain import LARGEST_BITS, LONGEST_REPR, plain
 from loopfsm.cli.printing import json_line
 
 

@@ -1,0 +1,78 @@
+"""Which run is meant, and who drives it."""
+
+from __future__ import annotations
+
+import time
+
+from loopfsm.errors import DriveRefused, UnknownRun
+from loopfsm.journals.sqlite.holder import is_gone, local_time
+from loopfsm.model.record import Header, Hold
+from loopfsm.ports import Journal
+
+LAST = "last"
+"""Names the run that was created last."""
+
+_MOST_NAMED = 5
+
+
+def find_run(journal: Journal, name: str) -> Header:
+    """The run of that id, or the only one whose id begins so, or the last one.
+
+    Raises:
+        UnknownRun: there is none; it names others.
+        DriveRefused: several ids begin so.
+    """
+    try:
+        return journal.header(name)
+    except UnknownRun:
+        if not name:
+            raise
+        headers = journal.runs()
+        if name == LAST and headers:
+            return headers[-1]
+        fitting = [header for header in headers if header.run_id.startswith(name)]
+        if not fitting:
+            raise
+    if len(fitting) > 1:
+        named = [header.run_id for header in fitting[-_MOST_NAMED:]]
+        more = f" and {len(fitting) - len(named)} more" if len(fitting) > len(named) else ""
+        problem = f"{name!r} can mean {', '.join(named)}{more}"
+        raise DriveRefused(problem, "Say more of the id")
+    return fitting[0]
+
+
+def is_driven(header: Header) -> bool:
+    """Somebody holds the run who is alive, or may be."""
+    return header.hold is not None and _is_held(header.hold)
+
+
+def driver_told(header: Header) -> str:
+    """Who drives the run, in words; empty: nobody does."""
+    hold = header.hold
+    if hold is None:
+        return ""
+    gone = is_gone(hold.holder)
+    if gone is None:
+        over = "over since" if hold.until <= time.time() else "until"
+        return f"{hold.holder} (its lease is {over} {local_time(hold.until)})"
+    return f"{hold.holder} ({'dead' if gone else 'alive'})"
+
+
+def driver_data(header: Header) -> dict[str, object] | None:
+    """Who drives the run, as data; None: nobody does."""
+    hold = header.hold
+    if hold is None:
+        return None
+    return {
+        "process": str(hold.holder),
+        "host": hold.holder.host,
+        "pid": hold.holder.pid,
+        "epoch": hold.epoch,
+        "until": hold.until,
+        "alive": None if (gone := is_gone(hold.holder)) is None else not gone,
+    }
+
+
+def _is_held(hold: Hold) -> bool:
+    gone = is_gone(hold.holder)
+    return hold.until > time.time() if gone is None else not gone

@@ -1,0 +1,393 @@
+"""Nouns and tool values as JSON, and back: the only module that knows `cattrs`.
+
+JSON has no bytes, no tuple, no date and no infinity. What it lacks is written as a mapping
+with one key that begins with `$`:
+
+    {"$bytes": SHA}           bytes, kept beside the journal under their SHA-256
+    {"$datetime": ISO}        also `$date`, `$time`; ISO 8601
+    {"$path": TEXT}           a path of the file system
+    {"$tuple": [...]}         a tuple
+    {"$float": "nan"}         also "inf", "-inf"
+    {"$map": [[k, v], ...]}   a mapping with a key that is no text, or begins with `$`
+    {"$from": [STEP, ...]}    a reference to an output
+    {"$env": NAME}            a reference to an environment variable: never its value
+
+Everything else is itself. Enums are written by value, attrs classes and dataclasses by
+field; they come back as what they were where a type says so (the annotation of a noun's
+field, or of what a tool returns), else as plain data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
+from enum import Enum
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+import attrs
+import cattrs
+
+from loopfsm.errors import NotSerialisable
+from loopfsm.model.step import EnvironmentValue, FromEnvironment, Output
+from loopfsm.plain import LARGEST_BITS, plain
+
+VERSION = 1
+"""Of the forms above. A journal says which version wrote it."""
+
+T = TypeVar("T")
+Keep = Callable[[bytes], str]
+"""Keeps bytes and returns their SHA-256, in hexadecimal."""
+Fetch = Callable[[str], bytes]
+"""Returns the bytes of a SHA-256; `KeyError` when they are gone."""
+
+DEEPEST = 100
+"""Lists and mappings inside one another: few enough to be read back wherever a reader stands."""
+
+
+def no_files(content: bytes) -> str:
+    """Keep no bytes."""
+    raise NotSerialisable("", "bytes", "this place takes text; decode them")
+
+
+def gone(sha: str) -> bytes:
+    """Fetch nothing."""
+    raise KeyError(sha)
+
+
+# To JSON
+
+
+def unstructured(value: Any, place: str, keep: Keep = no_files) -> Any:
+    """`value` as JSON-like data.
+
+    Raises:
+        NotSerialisable: it holds what no journal can keep; the error says where, and what.
+    """
+    return _Walk(keep).data(value, place)
+
+
+def unstructured_anyhow(value: Any) -> Any:
+    """Do as `unstructured` does; what cannot be kept becomes a text that says what it was."""
+    try:
+        return unstructured(value, "")
+    except NotSerialisable:
+        return plain(value)
+
+
+class _Walk:
+    """One value on its way to JSON."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        self._around: set[int] = set()
+        """The identities of what surrounds the value at hand."""
+
+    def data(self, value: Any, place: str) -> Any:
+        kind = type(value)
+        if kind is str or kind is bool or value is None:
+            return value
+        if kind is int:
+            return _whole(value, place)
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if id(value) in self._around:
+            raise NotSerialisable(place, "it contains itself")
+        if len(self._around) >= DEEPEST:
+            raise NotSerialisable(place, f"nested more than {DEEPEST} deep")
+        self._around.add(id(value))
+        try:
+            return self._composed(kind, value, place)
+        except (NotSerialisable, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001  # looking into it runs code of its author's
+            says = f"{_named(value)} that cannot be read ({type(error).__name__})"
+            raise NotSerialisable(place, says) from error
+        finally:
+            self._around.discard(id(value))
+
+    def _composed(self, kind: type, value: Any, place: str) -> Any:
+        if kind is list:
+            return [self.data(item, f"{place}[{at}]") for at, item in enumerate(value)]
+        if kind is dict:
+            return self._mapping(value, place)
+        if kind is tuple:
+            items = [self.data(item, f"{place}[{at}]") for at, item in enumerate(value)]
+            return {"$tuple": items}
+        for base, write in _SCALARS:
+            if isinstance(value, base):
+                return write(value)
+        if isinstance(value, Enum):
+            return self.data(value.value, place)
+        if isinstance(value, str):
+            return str.__str__(value)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return {"$bytes": self._kept(bytes(value), place)}
+        if isinstance(value, int):
+            return _whole(int(value), place)
+        if isinstance(value, float):
+            return self.data(float(value), place)
+        return self._object(value, place)
+
+    def _object(self, value: Any, place: str) -> Any:
+        if isinstance(value, type):
+            raise NotSerialisable(place, f"the class {value.__name__}")
+        if isinstance(value, Mapping):
+            return self._mapping(value, place)
+        if isinstance(value, tuple):  # a named one, say
+            return self._composed(tuple, tuple(value), place)
+        if isinstance(value, list):
+            return self._composed(list, list(value), place)
+        if attrs.has(type(value)):
+            names = [field.name for field in attrs.fields(type(value))]
+        elif dataclasses.is_dataclass(value):
+            names = [field.name for field in dataclasses.fields(value)]
+        else:
+            raise NotSerialisable(place, _named(value), _advice(value))
+        return {name: self.data(getattr(value, name), f"{place}.{name}") for name in names}
+
+    def _mapping(self, value: Mapping[Any, Any], place: str) -> Any:
+        if all(map(_is_name, value)):
+            return {
+                str.__str__(key): self.data(item, f"{place}.{key}") for key, item in value.items()
+            }
+        pairs = []
+        for key, item in value.items():
+            written = self.data(key, f"{place}[key {_shown(key)}]")
+            pairs.append([written, self.data(item, f"{place}[{_shown(key)}]")])
+        return {"$map": pairs}
+
+    def _kept(self, content: bytes, place: str) -> str:
+        try:
+            return self._keep(content)
+        except NotSerialisable as error:
+            raise attrs.evolve(error, place=place) from None
+
+
+def _is_name(key: object) -> bool:
+    """Whether a key of a mapping is one in JSON too; what came from the environment is none."""
+    return isinstance(key, str) and not key.startswith("$") and not isinstance(key, FromEnvironment)
+
+
+def _whole(value: int, place: str) -> int:
+    if value.bit_length() > LARGEST_BITS:
+        raise NotSerialisable(place, f"a whole number of {value.bit_length()} bits")
+    return value
+
+
+def _named(value: object) -> str:
+    kind = type(value)
+    home = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"a {home}{kind.__qualname__}"
+
+
+def _shown(key: object) -> str:
+    return str(plain(key, most_values=20))[:40]
+
+
+def _advice(value: object) -> str:
+    if isinstance(value, (set, frozenset)):
+        return "return a list"
+    return "return texts, numbers, lists, dicts, or an attrs class or dataclass of them"
+
+
+_SCALARS: Sequence[tuple[type, Callable[[Any], Any]]] = (
+    (FromEnvironment, lambda value: {"$env": value.name}),
+    (EnvironmentValue, lambda value: {"$env": value.name}),
+    (Output, lambda value: {"$from": [value.step_id, *value.path]}),
+    (datetime, lambda value: {"$datetime": value.isoformat()}),
+    (date, lambda value: {"$date": value.isoformat()}),
+    (time, lambda value: {"$time": value.isoformat()}),
+    (PurePath, lambda value: {"$path": str(value)}),
+)
+"""What is written as one value, the most special first."""
+
+
+# From JSON
+
+
+def tagged(data: Any, fetch: Fetch = gone) -> Any:
+    """JSON-like data with every `$` form turned into what it stands for.
+
+    Raises:
+        KeyError: bytes that it refers to are gone.
+        ValueError: a `$` form that this version does not know.
+    """
+    if type(data) is list:
+        return [tagged(item, fetch) for item in data]
+    if type(data) is not dict:
+        return data
+    if len(data) == 1:
+        ((key, item),) = data.items()
+        if key.startswith("$"):
+            return _untagged(key, item, fetch)
+    return {key: tagged(item, fetch) for key, item in data.items()}
+
+
+def _untagged(key: str, item: Any, fetch: Fetch) -> Any:
+    if key == "$bytes":
+        return fetch(item)
+    if key == "$tuple":
+        return tuple(tagged(each, fetch) for each in item)
+    if key == "$map":
+        return {tagged(name, fetch): tagged(value, fetch) for name, value in item}
+    read = _READ.get(key)
+    if read is None:
+        raise ValueError(f"the form {key!r} is unknown to this version")
+    return read(item)
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$path": Path,
+    "$float": float,
+    "$env": EnvironmentValue,
+    "$from": lambda item: Output(item[0], tuple(item[1:])),
+}
+
+
+def structured(data: Any, kind: Any) -> Any:
+    """What `tagged` returned, as a value of type `kind`.
+
+    Raises:
+        TypeError, ValueError: it does not fit.
+    """
+    if is_plain(kind):
+        return data
+    try:
+        return _CONVERTER.structure(data, kind)
+    except (cattrs.BaseValidationError, cattrs.StructureHandlerNotFoundError) as error:
+        lines = cattrs.transform_error(error) if isinstance(error, ExceptionGroup) else [str(error)]
+        raise ValueError("; ".join(lines)) from error
+
+
+def field_types(noun: type) -> Mapping[str, Any]:
+    """The type of each field of an attrs class."""
+    return {field.name: field.type for field in attrs.fields(attrs.resolve_types(noun))}
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether data of this type is read back as it was written: there is nothing to structure."""
+    try:
+        return _is_plain(kind)
+    except (TypeError, NameError, RecursionError):  # cattrs may still make something of it
+        return False
+
+
+_PLAIN = (Any, None, type(None), object, str, int, float, bool, bytes, datetime, date, time)
+
+
+@cache
+def _is_plain(kind: Any) -> bool:
+    if kind in _PLAIN or isinstance(kind, (str, TypeVar)):  # a text: a name nobody could resolve
+        return True
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return all(_is_plain(each) for each in inside)
+    if kind in (list, dict, tuple, Mapping, Sequence) or origin in (list, Sequence):
+        return all(_is_plain(each) for each in inside)
+    if origin in (dict, Mapping):
+        return all(_is_plain(each) for each in inside)
+    if origin is tuple:
+        return all(_is_plain(each) for each in inside if each is not ...)
+    if is_typeddict(kind):
+        return all(_is_plain(each) for each in get_type_hints(kind).values())
+    return False
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter()
+    converter.register_structure_hook(datetime, _unless(datetime, datetime.fromisoformat))
+    converter.register_structure_hook(date, _unless(date, date.fromisoformat))
+    converter.register_structure_hook(time, _unless(time, time.fromisoformat))
+    for scalar in (str, bytes, bool, int):
+        converter.register_structure_hook(scalar, _exactly(scalar))
+    converter.register_structure_hook(float, _exactly((int, float)))
+    converter.register_structure_hook_func(
+        lambda kind: isinstance(kind, type) and issubclass(kind, PurePath),
+        lambda value, kind: kind(value),
+    )
+    converter.register_structure_hook(Output, _exactly(Output))
+    converter.register_structure_hook(EnvironmentValue, _exactly(EnvironmentValue))
+    return converter
+
+
+def _unless(kind: type, read: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
+    return lambda value, _: value if isinstance(value, kind) else read(value)
+
+
+def _exactly(kinds: type | tuple[type, ...]) -> Callable[[Any, Any], Any]:
+    """Take what is of the type already; never turn a text into a number or the like."""
+
+    def take(value: Any, kind: Any) -> Any:
+        references = (EnvironmentValue, Output)
+        if not isinstance(value, kinds) and not isinstance(value, references):
+            raise TypeError(f"found {plain(value, most_values=5)!r}, expected {kind.__name__}")
+        return value
+
+    return take
+
+
+_CONVERTER = _converter()
+
+
+# What tools return
+
+
+def kept(value: Any, annotation: Any, keep: Keep, fetch: Fetch, place: str = "output") -> Any:
+    """What a later process will read of `value`: the one that goes on sees the same.
+
+    Plain data is itself. What a type is needed for comes back in the type that the annotation
+    names, else as plain data.
+
+    Raises:
+        NotSerialisable: no journal can keep it, or it does not fit its annotation.
+    """
+    data = unstructured(value, place, keep)
+    if is_plain(annotation) and is_itself(value):
+        return value
+    try:
+        return structured(tagged(data, fetch), annotation)
+    except Exception as error:  # noqa: BLE001  # building it runs code of its author's
+        told = f"it does not fit {annotation_name(annotation)}, which its tool says it returns"
+        raise NotSerialisable(place, _named(value), f"{told}: {error}") from error
+
+
+def is_itself(value: Any) -> bool:
+    """Whether a value is made of texts, numbers, lists, tuples and dicts alone."""
+    kind = type(value)
+    if kind in (str, int, float, bool, type(None), bytes, FromEnvironment):
+        return True
+    if kind in (list, tuple):
+        return all(map(is_itself, value))
+    if kind is dict:
+        return all(is_itself(key) and is_itself(item) for key, item in value.items())
+    return False
+
+
+def annotation_name(annotation: Any) -> str:
+    """A type as its author would write it."""
+    return cast(str, getattr(annotation, "__name__", str(annotation)))
+
+
+# Texts
+
+
+def text_of(data: Any) -> str:
+    """JSON-like data as one line of ASCII."""
+    return _COMPACT.encode(data)
+
+
+_COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
+def data_of(text: str) -> Any:
+    """What `text_of` wrote; `ValueError` when it is no JSON."""
+    return json.loads(text)
