@@ -86,7 +86,9 @@ class Dag:
     @cached_property
     def _graph(self) -> _Graph:
         steps = self._plan.steps
-        return nx.freeze(_graph_of(steps, _first_places(steps)))
+        graph = _graph_of(steps, _first_places(steps))
+        nx.freeze(graph)
+        return graph
 
     @cached_property
     def order(self) -> tuple[str, ...]:

@@ -73,6 +73,9 @@ class Row:
     """The finite budget that taking this row consumes."""
 
 
+_Callbacks = tuple[Callable[[Any], Any], ...]
+_InlineWay = tuple[_Callbacks, _Callbacks, Any, _Callbacks]
+"""Conditions; what is called before the state changes; the new state; what is called after."""
 _Asked = tuple[Function, Ask]
 _Way = tuple[Row, tuple[Ask, ...]]
 """A row, and what asks its guards."""
@@ -176,8 +179,12 @@ class InlineEvent(Event):
     """The stock event without its detours: the same transitions and callbacks, in order.
 
     It leaves out what `Lifecycle` gives no machine: callbacks of the machine itself, queues,
-    internal transitions, final states. `docs/adr/0009` says what keeps the two alike.
+    internal transitions, `unless`, final states. `docs/adr/0009` says what keeps the two alike.
     """
+
+    def __init__(self, name: str, machine: Machine) -> None:
+        super().__init__(name, machine)
+        self._ways: dict[str, tuple[_InlineWay, ...]] = {}
 
     def trigger(self, model: Any, *_args: Any, **_kwargs: Any) -> bool:
         """Take the first transition whose conditions hold; False when there is none.
@@ -185,27 +192,35 @@ class InlineEvent(Event):
         Callbacks are given the model, which is what a lifecycle gives the stock event, too.
         """
         name = model.state._name_  # not `.name`, which is a call
-        found: Sequence[Any] | None = self.transitions.get(name)
-        if found is None:
-            raise MachineError(f"{self.name} leaves {name} by no transition")
-        for transition in found:
-            for condition in transition.conditions:
-                if condition.func(model) != condition.target:
+        ways = self._ways.get(name)
+        if ways is None:
+            ways = self._ways[name] = self._ways_from(name)
+        for conditions, before, target, after in ways:
+            for condition in conditions:
+                if not condition(model):
                     break
             else:
-                states: Mapping[str, Any] = self.machine.states
-                target = states[transition.dest]
-                for callback in transition.before:
+                for callback in before:
                     callback(model)
-                for callback in states[name].on_exit:
-                    callback(model)
-                model.state = target.value
-                for callback in target.on_enter:
-                    callback(model)
-                for callback in transition.after:
+                model.state = target
+                for callback in after:
                     callback(model)
                 return True
         return False
+
+    def _ways_from(self, name: str) -> tuple[_InlineWay, ...]:
+        """What the machine's transitions and states hold: it does not change once it runs."""
+        states: Mapping[str, Any] = self.machine.states
+        found: Sequence[Any] = self.transitions.get(name, ())
+        return tuple(
+            (
+                tuple(condition.func for condition in each.conditions),
+                (*each.before, *states[each.source].on_exit),
+                states[each.dest].value,
+                (*states[each.dest].on_enter, *each.after),
+            )
+            for each in found
+        )
 
 
 class _Subject:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
-from attrs import frozen
 
 from loopfsm.lifecycle import Fired, Lifecycle
 from loopfsm.machines import KIND_OF, AnyNoun, Machines, budget_key
@@ -34,9 +33,10 @@ from loopfsm.model.loop_state import (
     Run,
     RunState,
 )
+from loopfsm.model.passage import PASSAGES
 from loopfsm.model.plan import Plan
 from loopfsm.model.question import Choice, Question, QuestionState
-from loopfsm.model.step import DONE, EMPTY, FINAL, IN_FLIGHT, Step, StepState
+from loopfsm.model.step import EMPTY, Step, StepState
 
 _event = maker_of(Event)
 _unit = maker_of(Unit)
@@ -293,7 +293,7 @@ class Draft:
         self.run = after
 
     def _keep_step(self, before: Step, after: Step) -> None:
-        passage = _PASSAGES[before.state._name_, after.state._name_]
+        passage = PASSAGES[before.state._name_, after.state._name_]
         for count, change in passage.counts:
             self._scalars[count] = self._scalar(count) + change
         for index in passage.joins:
@@ -371,48 +371,6 @@ class Draft:
         if after.choice == Choice.RAISE and after.raised_to is not None:
             self._edit("limits")[after.context["budget"]] = after.raised_to
 
-
-@frozen(kw_only=True)
-class _Passage:
-    """What it does to the indexes that a step goes from one state to another."""
-
-    counts: tuple[tuple[str, int], ...]
-    """Which numbers change, and by how much."""
-    joins: tuple[str, ...]
-    """The indexes to which the step is added."""
-    leaves: tuple[str, ...]
-    queues: bool
-    counts_for_others: bool
-    """It may satisfy the dependency of another step, or no longer do so."""
-
-    @classmethod
-    def of(cls, left: StepState, entered: StepState) -> _Passage:
-        """The passage from one state to another."""
-        groups: Mapping[str, tuple[StepState, ...]] = {
-            "running": (StepState.RUNNING,),
-            "unfinished": tuple(state for state in StepState if state not in DONE),
-            "moving": tuple(state for state in StepState if state not in FINAL),
-        }
-        members: Mapping[str, tuple[StepState, ...]] = {
-            "in_flight": IN_FLIGHT,
-            "delayed": (StepState.RETRY_PENDING,),
-        }
-        changes = {name: (entered in group) - (left in group) for name, group in groups.items()}
-        return cls(
-            counts=tuple((name, change) for name, change in changes.items() if change),
-            joins=tuple(n for n, s in members.items() if entered in s and left not in s),
-            leaves=tuple(n for n, s in members.items() if left in s and entered not in s),
-            queues=entered is StepState.READY,
-            counts_for_others=left in DONE or entered in DONE,
-        )
-
-
-_PASSAGES: Mapping[tuple[str, str], _Passage] = {
-    (left.name, entered.name): _Passage.of(left, entered)
-    for left in StepState
-    for entered in StepState
-}
-"""By the names of the states: the hash of an enumeration's member is a call."""
 
 _KEEPERS: dict[type, Callable[..., None]] = {
     Step: Draft._keep_step,

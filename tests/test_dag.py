@@ -129,7 +129,7 @@ class TestAnswers:
         """The order is fixed with the object, and so is the graph under it."""
         dag = Dag.of(plan_of(step("a")))
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            dag.order = ()  # type: ignore[misc]  # that is the law
+            dag.order = ()  # that is the law
         with pytest.raises(Exception, match=r"[Ff]rozen"):
             dag._graph.add_edge("a", "b")
 

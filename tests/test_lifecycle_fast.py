@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transitions import Event
 
-from loopfsm.lifecycle import InlineEvent, Lifecycle, Row
+from loopfsm.lifecycle import InlineEvent, Lifecycle, Row, _Subject
 from loopfsm.recovery.registry import MACHINES
 from tests.doors import DOORS, DoorState, door
 from tests.machines.cases import CASES, ROWS, SOURCES, noun_for
@@ -184,6 +184,17 @@ def test_no_machine_has_what_the_fast_event_leaves_out(name: str) -> None:
         for transition in (each for group in event.transitions.values() for each in group):
             assert transition.dest is not None
             assert [] == transition.prepare
+            assert all(condition.target is True for condition in transition.conditions)
+
+
+@pytest.mark.parametrize(("row_id", "source"), SOURCES)
+def test_the_model_ends_in_the_target(row_id: str, source: Enum) -> None:
+    """A taken row leaves its throw-away model in the state it leads to, as the stock event does."""
+    machine, row = ROWS[row_id]
+    for lifecycle in PAIRS[machine.name]:
+        subject = _Subject(noun_for(row_id, source), CASES[row_id].facts)
+        assert lifecycle._machine.events[row.trigger].trigger(subject, subject)
+        assert row.target is subject.state
 
 
 # The functions of a row, asked with the facts that they name

@@ -193,14 +193,16 @@ class Driver:
 
     def _advance(self, inputs: Iterable[Input]) -> None:
         with self._lock:
-            state, units, commands = self._core.advance(self.state, inputs, self._clock.now())
+            now = self._clock.now()
+            state, units, commands = self._core.advance(self.state, inputs, now)
             try:
-                self._tenure.commit(units, state, commands)
+                self._tenure.commit(units, state, now, commands)
             except LeaseLost as error:
                 self._give_up(error)
                 raise
             self.state = state
-        self._publish(units)
+        if self._streams:
+            self._publish(units)
         self._perform(commands)
 
     def _publish(self, units: Iterable[Unit]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from loopfsm.engine.inputs import Accepted, Answer, Cancel, Command, Refuse
 from loopfsm.errors import JournalRefused, LeaseLost
@@ -60,14 +60,15 @@ class Tenure:
         self._epoch = self._lease.epoch
         return others
 
-    def commit(self, units: Iterable[Unit], after: RunState, commands: Iterable[Command]) -> None:
+    def commit(
+        self, units: Sequence[Unit], after: RunState, now: float, commands: Iterable[Command]
+    ) -> None:
         """Make one commit of the units, with the replies to those who sent a word.
 
         Raises:
             LeaseLost: another driver has taken the run over; nothing was written.
         """
         assert self._lease is not None  # whoever commits has entered
-        now = self._clock.now()
         replies = {
             command.token: "" if isinstance(command, Accepted) else str(command.error)
             for command in commands

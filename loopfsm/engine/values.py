@@ -11,7 +11,7 @@ from typing import Any
 from loopfsm.errors import ToolFailed
 from loopfsm.model.failure import FailureKind
 from loopfsm.model.loop_state import RunState
-from loopfsm.model.step import EnvironmentValue, Output, Unreadable
+from loopfsm.model.step import EnvironmentValue, FromEnvironment, Output, Unreadable
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types whose values refer to nothing; most of what a plan holds is of one of them."""
@@ -83,7 +83,7 @@ def failure_of(error: BaseException) -> dict[str, Any]:
     """What an exception of a tool means for its attempt."""
     if isinstance(error, ToolFailed):
         kind = FailureKind.REPORTED if error.executed else FailureKind.NOT_EXECUTED
-        return {"failure": kind, "message": error.message, "evidence": dict(error.evidence)}
+        return {"failure": kind, "message": shown(error.message), "evidence": dict(error.evidence)}
     evidence = {"error": type(error).__name__}
     return {"failure": FailureKind.REPORTED, "message": describe(error), "evidence": evidence}
 
@@ -110,10 +110,15 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def shown(text: str) -> str:
+    """A text as it may be kept: in place of what came from the environment, its name."""
+    return text.shown if isinstance(text, FromEnvironment) else text
+
+
 def shorten(value: Any, length: int = 200) -> str:
     """A value as text of at most `length` characters."""
     try:
-        text = value if isinstance(value, str) else repr(value)
+        text = shown(value) if isinstance(value, str) else repr(value)
     except Exception:  # its text is code of its author's
         text = f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= length else f"{text[: length - 1]}\u2026"

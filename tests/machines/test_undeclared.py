@@ -16,6 +16,7 @@ from loopfsm.errors import TransitionRefused
 from loopfsm.journals.memory import MemoryJournal
 from loopfsm.lifecycle import Lifecycle
 from loopfsm.model.loop_state import ENDED
+from loopfsm.model.record import Origin
 from loopfsm.model.step import DONE, FINAL, StepState
 from loopfsm.recovery.registry import MACHINES, default_registry
 from loopfsm.unit import Draft
@@ -156,9 +157,10 @@ def test_a_commit_and_its_journal_keep_nothing_of_it(
     assert without.commands == with_it.commands
     journals = [MemoryJournal(), MemoryJournal()]
     for journal, turn in zip(journals, (with_it, without), strict=True):
-        journal.append("run-1", turn.units)
-    assert list(journals[1].events("run-1")) == list(journals[0].events("run-1"))
-    assert 2 == len(list(journals[0].events("run-1")))
+        journal.create(before, NOW, Origin())
+        journal.acquire(before.run.id, NOW, 30).append(turn.units, turn.state, NOW)
+    assert list(journals[1].events(before.run.id)) == list(journals[0].events(before.run.id))
+    assert 2 == len(list(journals[0].events(before.run.id)))
 
 
 def test_a_final_step_is_immutable() -> None:
