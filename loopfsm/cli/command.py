@@ -49,7 +49,7 @@ def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argp
     args, more = parser.parse_known_args(argv)
     if hasattr(args, "words"):
         # `answer RUN send --say "go on" retry`: argparse takes no word after an option
-        args.words += [word for word in more if not word.startswith("-")]
+        args.words += [_text(word) for word in more if not word.startswith("-")]
         more = [word for word in more if word.startswith("-")]
         if not more and not 1 <= len(args.words) <= 2:
             parser.error(f"answer takes RUN [STEP] CHOICE, found {len(args.words) + 1} words")
@@ -69,7 +69,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and stop")
     parser.set_defaults(module=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_what_drives(commands)
+    _add_what_looks(commands)
+    _add_what_needs_no_run(commands)
+    return parser
 
+
+Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def _add_what_drives(commands: Commands[argparse.ArgumentParser]) -> None:
     run = _command(commands, "run", "run a plan file", calls_tools=True)
     run.add_argument("plan", metavar="PLAN", help="the plan file (TOML)")
     run.add_argument(
@@ -88,23 +97,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     answer.add_argument(
         "words",
+        type=_text,
         nargs="*",
         metavar="[STEP] CHOICE",
         help="the choice; before it the step, or `run`, when several questions are open",
     )
-    answer.add_argument("--say", default="", metavar="TEXT", help="your words, kept with it")
+    answer.add_argument(
+        "--say", type=_text, default="", metavar="TEXT", help="your words, kept with it"
+    )
     answer.add_argument("--to", type=_number, metavar="N", help="the new limit, for `raise`")
-    answer.add_argument("--token", type=_filled, metavar="T", help="answers once, whoever sends it")
+    answer.add_argument("--token", type=_token, metavar="T", help="answers once, whoever sends it")
     cancel = _about_a_run(commands, "cancel", "give a run up", calls_tools=True)
-    cancel.add_argument("--say", default="", metavar="TEXT", help="why, kept with the run")
+    cancel.add_argument(
+        "--say", type=_text, default="", metavar="TEXT", help="why, kept with the run"
+    )
 
+
+def _add_what_looks(commands: Commands[argparse.ArgumentParser]) -> None:
     runs = _command(commands, "runs", "list the runs of a journal")
     runs.add_argument("--prune", action="store_true", help="forget the runs that have ended")
     show = _about_a_run(commands, "show", "show how a run, or one of its steps, stands")
-    show.add_argument("step", nargs="?", metavar="STEP", help="everything about this step")
+    show.add_argument(
+        "step", type=_text, nargs="?", metavar="STEP", help="everything about this step"
+    )
     _about_a_run(commands, "trace", "list every event of a run")
     _about_a_run(commands, "watch", "follow a run while somebody drives it")
 
+
+def _add_what_needs_no_run(commands: Commands[argparse.ArgumentParser]) -> None:
     prove = commands.add_parser(
         "prove", help="walk the machines of this version exhaustively", allow_abbrev=False
     )
@@ -116,10 +136,6 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("name", nargs="?", metavar="NAME", help="a `type` (default: list them)")
     schema.set_defaults(json=False)
     _done_by(schema, "schema")
-    return parser
-
-
-Commands = argparse._SubParsersAction  # argparse has no public name for it
 
 
 def _command(
@@ -144,7 +160,9 @@ def _about_a_run(
 ) -> argparse.ArgumentParser:
     """A command about one run of a journal."""
     parser = _command(commands, name, says, calls_tools=calls_tools)
-    parser.add_argument("run", metavar="RUN", help="its id, the beginning of it, or `last`")
+    parser.add_argument(
+        "run", type=_text, metavar="RUN", help="its id, the beginning of it, or `last`"
+    )
     parser.set_defaults(subject=lambda args: args.run)
     return parser
 
@@ -173,3 +191,12 @@ def _filled(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("found nothing, expected a text")
     return text
+
+
+def _token(text: str) -> str:
+    return _text(_filled(text))
+
+
+def _text(text: str) -> str:
+    """What was typed, as a text that a journal can keep: bytes that are no text are replaced."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

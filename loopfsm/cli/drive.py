@@ -73,10 +73,9 @@ class Drive:
     async def _run(self, progress: JsonProgress | PlainProgress) -> Outcome:
         follower = asyncio.create_task(self._follow(self.loop.events(), progress))
         try:
-            if not self._is_stopping:
-                await self.loop.run()
+            outcome = await self.loop.run()
             await follower
-            return self.loop.outcome
+            return outcome
         finally:
             if self._has_entered:
                 await asyncio.sleep(0)  # the follower tells what came before the end

@@ -79,6 +79,8 @@ class PlainProgress:
 
     say: Say
     _started_at: float | None = None
+    _before: RunState | None = None
+    """The run as it stood before the first event that is told."""
     _states: dict[str, StepState] = field(factory=dict)
     _strategies: dict[str, str] = field(factory=dict)
     """Failure or step id -> the recovery planned last for it."""
@@ -91,7 +93,7 @@ class PlainProgress:
 
     def knows(self, state: RunState) -> None:
         """Learn how a run stands whose earlier events are not told."""
-        self._states.update((step.id, step.state) for step in state.steps.values())
+        self._before = state
         for noun in (*state.failures.values(), *state.questions.values()):
             self._subjects[noun.id] = noun.subject
 
@@ -138,10 +140,14 @@ class PlainProgress:
             self.say(f"{self._elapsed(event)}  {one_line(subject)}: {one_line(told)}")
 
     def _step(self, event: Event, entered: StepState) -> None:
-        left = self._states.get(event.id, StepState.PENDING)
+        left = self._states.get(event.id) or self._state_before(event.id)
         self._states[event.id] = entered
-        if entered not in SHOWN or left is StepState.WAITING_FOR_HUMAN:
-            return  # what follows from an answer is told by the answer
+        if (left, entered) == (StepState.RUNNING, StepState.READY):
+            self._line(event, f"attempt {event.attempt} was interrupted, and a repeat is safe")
+        if entered not in SHOWN:
+            return
+        if left is StepState.WAITING_FOR_HUMAN and entered in FAILED_STATES:
+            return  # the answer itself is told
         told = f"{left.value} -> {entered.value}"
         if event.attempt:
             told += f" (attempt {event.attempt})"
@@ -157,6 +163,9 @@ class PlainProgress:
             when = f"again in {wait_s:.2f} s" if wait_s > 0 else "again at once"
             told += f": {strategy}, {when}" if strategy else f": {when}"
         self._line(event, told)
+
+    def _state_before(self, step_id: str) -> StepState:
+        return StepState.PENDING if self._before is None else self._before.step(step_id).state
 
     def _line(self, event: Event, told: str) -> None:
         self.say(self._format(event, told))

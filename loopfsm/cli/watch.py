@@ -14,6 +14,7 @@ from loopfsm.cli.printing import clean
 from loopfsm.cli.progress import JsonProgress, PlainProgress
 from loopfsm.cli.refusing import tell_left
 from loopfsm.cli.streams import say
+from loopfsm.cli.summary import meanwhile, standing_lines
 from loopfsm.engine.outcome import outcome_of
 from loopfsm.engine.state import state_from
 from loopfsm.model.loop_state import ENDED, RunState
@@ -57,16 +58,18 @@ def _followed(follow_up: FollowUp, *, as_json: bool) -> int:
 
 def _left(state: RunState, follow_up: FollowUp, *, as_json: bool) -> int:
     if not is_at_rest(state):
-        return _nobody(follow_up, as_json=as_json)
+        return _nobody(state, follow_up, as_json=as_json)
     code = EXIT_OF[state.run.state]
     tell_outcome(outcome_of(state), state, follow_up, code=code, as_json=as_json)
     return code
 
 
-def _nobody(follow_up: FollowUp, *, as_json: bool) -> int:
+def _nobody(state: RunState, follow_up: FollowUp, *, as_json: bool) -> int:
     says = "nobody drives it"
     if as_json:
         tell_left(as_json=True, run_id=follow_up.run_id, says=says, resume=follow_up.resume)
     else:
+        for line in standing_lines(outcome_of(state), follow_up, meanwhile(state)):
+            say(line)
         say(clean(f"{says}; go on with: {follow_up.resume}"))
     return INTERRUPTED

@@ -76,7 +76,7 @@ class _Sent:
                 time.sleep(LOOK_EVERY_S)
                 continue
             if header.state in ENDED:
-                return self._told("", f"the run has ended as {header.state.value}")
+                return self._told("", f"refused: the run has ended as {header.state.value}")
             code = self._driven(header)
             if code is not None:
                 return code
@@ -124,7 +124,7 @@ class _Sent:
             }
             say(json_line(data))
         elif refusal:
-            complain(f"refused: {one_line(refusal)}")
+            complain(one_line(refusal))
         else:
             say(f"accepted{f' by {one_line(driver)}' if driver else ''}")
         return code

@@ -15,11 +15,13 @@ from loopfsm.cli import main
 from loopfsm.cli import run as run_module
 from loopfsm.cli.exits import EXIT_OF, MEANINGS
 from loopfsm.engine.loop import Loop
+from loopfsm.engine.state import new_run
 from loopfsm.errors import PostconditionViolated, ToolError
 from loopfsm.model.event import Event
 from loopfsm.model.failure import Failure, FailureKind, FailureState
 from loopfsm.model.loop_state import ENDED, LoopState
 from loopfsm.model.question import Question
+from loopfsm.ports import Journal
 
 PLAN = """\
 goal = "greet"
@@ -69,8 +71,10 @@ class EndsAs:
         self.ending = ending
         self.plans: list[Any] = []
 
-    def __call__(self, plan: Any, **_: Any) -> EndsAs:
+    def __call__(self, plan: Any, *, journal: Journal, **_: Any) -> EndsAs:
         self.plans.append(plan)
+        self.state = new_run(plan, "run-1")
+        self.journal = journal
         return self
 
     async def run(self) -> Ending:
@@ -127,6 +131,15 @@ def test_a_run_ends_with_the_code_of_its_state(
         ["run", "a", "--max-parallel", "many"],
         ["run", "a", "--js"],
         ["run", "missing.toml"],
+        ["run", "a", "--journal", ""],
+        ["answer", "a"],
+        ["answer", "a", "b", "c", "d"],
+        ["answer", "a", "b", "--to", "many"],
+        ["answer", "a", "b", "--to", "nan"],
+        ["answer", "a", "b", "--unknown", "c"],
+        ["show"],
+        ["runs", "a"],
+        ["schema", "nothing"],
     ],
 )
 def test_a_wrong_command_line_is_bad_input(
@@ -211,9 +224,9 @@ def test_a_waiting_run_says_what_is_asked_and_that_it_is_gone(
         state=LoopState.WAITING_FOR_HUMAN, questions=(QUESTION,), failures=(FAILURE,), outputs={}
     )
     ends_as(monkeypatch, ending)
-    assert main(["run", str(plan)]) == 3
+    assert main(["run", str(plan), "--journal", "memory"]) == 3
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "greet: 1 steps, at most 8 at once; journal: memory"
+    assert lines[0] == "greet: 1 steps, at most 8 at once; journal: memory (--journal)"
     assert [
         "Blocked: hello: step 'hello' failed: exit code 3",
         "To unblock: one of",
@@ -244,7 +257,7 @@ def test_a_failed_run_says_what_failed(
         "    second line",
         "skipped: optional",
         "FAILED: TERMINATE  [greet (without optional)]",
-    ] == capsys.readouterr().out.splitlines()[1:]
+    ] == capsys.readouterr().out.splitlines()[2:]
 
 
 def test_the_last_json_line_is_the_outcome(
@@ -254,9 +267,9 @@ def test_the_last_json_line_is_the_outcome(
     ending = Ending(state=LoopState.WAITING_FOR_HUMAN, questions=(QUESTION,))
     ends_as(monkeypatch, ending)
     main(["run", str(plan), "--json"])
-    event, outcome = map(json.loads, capsys.readouterr().out.splitlines())
-    assert event["type"] == "event"
-    assert ("outcome", "WAITING_FOR_HUMAN", 3, False) == tuple(
+    first, event, outcome = map(json.loads, capsys.readouterr().out.splitlines())
+    assert ("run", "event") == (first["type"], event["type"])
+    assert ("outcome", "WAITING_FOR_HUMAN", 3, True) == tuple(
         outcome[key] for key in ("type", "state", "exit_code", "resumable")
     )
     assert {"retry", "stop"} == set(outcome["questions"][0]["choices"])

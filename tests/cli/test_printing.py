@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopfsm.plain import plain
 from loopfsm.cli.printing import clean, json_line, one_line
 from loopfsm.model.failure import Failure, FailureKind
 from loopfsm.model.step import EnvironmentValue, Output
+from loopfsm.plain import plain
 
 ORDERS = {
     "colour": ("\x1b[1;31mred\x1b[0m", "red"),

@@ -68,28 +68,79 @@ def is_alive(pid: int) -> bool:
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def heard(process: subprocess.Popen[str]) -> str:
+    """The line with which the command says that it has heard the first signal."""
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+def resumed(journal: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "loopfsm", "resume", "last", "--journal", str(journal)]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_stops_the_tools_and_ends_with_130(
-    tmp_path: Path, number: signal.Signals
+def test_one_interrupt_lets_the_running_step_end_and_the_run_can_be_resumed(
+    tmp_path: Path, journal: Path, number: signal.Signals
 ) -> None:
-    """Ctrl-C ends what was running, children included, and no traceback is shown."""
+    """What runs is finished and recorded once, nothing more starts, and resume does the rest."""
+    go, ready = tmp_path / "go", tmp_path / "ready"
+    os.mkfifo(go)
+    os.mkfifo(ready)
+    second = (
+        '[[steps]]\nid = "two"\ntool = "shell"\nneeds = ["one"]\n'
+        f'args = {{ command = "echo two >> {tmp_path}/done" }}\n'
+    )
+    command = f"echo > {ready}; cat {go}; echo one >> {tmp_path}/done"
+    with started(plan_of(tmp_path, command, second)) as process:
+        ready.read_text()  # waits until the step runs
+        process.send_signal(number)
+        first = heard(process)
+        go.write_text("go")
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "1 step is finished first (one)" in first
+    assert "interrupt once more" in first
+    assert (tmp_path / "done").read_text() == "one\n"
+    command = complaint.splitlines()[-1].partition("go on with: ")[2]
+    run_id = command.removeprefix("loopfsm resume ")
+    done = resumed(journal)
+    assert f"run {run_id} goes on" in done.stdout
+    assert (0, "one\ntwo\n") == (done.returncode, (tmp_path / "done").read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_interrupt_stops_the_tools_and_ends_with_130(
+    tmp_path: Path, journal: Path, number: signal.Signals
+) -> None:
+    """It ends what was running, children included; the step is interrupted when resumed."""
     fifo = tmp_path / "pid"
     os.mkfifo(fifo)
     plan = plan_of(tmp_path, f"sleep 600 & echo $! > {fifo}; wait")
-    with started(plan) as process:
+    with started(plan, "--json") as process:
         child = int(fifo.read_text())  # waits until the tool has written it
         process.send_signal(number)
-        _, complaint = process.communicate(timeout=30)
+        first = heard(process)
+        process.send_signal(number)
+        shown, complaint = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert complaint.startswith("interrupted")
+    assert first.startswith("interrupted")
     assert "Traceback" not in complaint
     assert not is_alive(child)
+    last = json.loads(shown.splitlines()[-1])
+    assert ("interrupted", True) == (last["type"], last["resumable"])
+    assert f"loopfsm resume {last['run_id']}" == last["resume"]
+    done = resumed(journal)
+    assert done.returncode == 3
+    assert "was interrupted" in done.stdout
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("last", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_interrupt_kills_what_does_not_end(
-    tmp_path: Path, first: signal.Signals, second: signal.Signals
+def test_a_third_interrupt_kills_what_does_not_end(
+    tmp_path: Path, first: signal.Signals, last: signal.Signals
 ) -> None:
     """Within the grace already, and children included: nothing is left running."""
     fifo = tmp_path / "pid"
@@ -101,8 +152,10 @@ def test_a_second_interrupt_kills_what_does_not_end(
     with started(plan) as process:
         child = int(fifo.read_text())
         process.send_signal(first)
+        assert heard(process).startswith("interrupted")
+        process.send_signal(last)
         assert fifo.read_text() == "heard\n"  # the grace has begun
-        process.send_signal(second)
+        process.send_signal(last)
         _, complaint = process.communicate(timeout=30)
     assert process.returncode == 130
     assert complaint.startswith("interrupted")
@@ -125,9 +178,13 @@ def test_a_third_signal_ends_the_wait_for_a_tool_that_never_ends(
         encoding="utf-8",
     )
     with started(plan) as process:
-        for said in ("started", "cancelled", "cancelled"):
-            assert fifo.read_text() == said
-            process.send_signal(number)
+        assert fifo.read_text() == "started"
+        process.send_signal(number)
+        assert heard(process).startswith("interrupted")
+        process.send_signal(number)
+        assert fifo.read_text() == "cancelled"
+        process.send_signal(number)
+        fifo.read_text()  # it is cancelled once more, and is left alone
         _, complaint = process.communicate(timeout=30)
     assert process.returncode == 130
     assert complaint.startswith("interrupted")

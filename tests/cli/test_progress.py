@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import attrs
+
 from loopfsm.cli.progress import WORDS_OF_KIND, JsonProgress, PlainProgress
+from loopfsm.engine.state import new_run
 from loopfsm.model.event import CREATED, LATE_RESULT, Event
 from loopfsm.model.failure import FailureKind
-from loopfsm.model.step import StepState
+from loopfsm.model.loop_state import Map
+from loopfsm.model.plan import Plan
+from loopfsm.model.step import StepSpec, StepState
 
 
 def entered(state: StepState, at: float, attempt: int = 1, **changes: Any) -> Event:
@@ -97,3 +102,41 @@ def test_every_event_is_a_json_line() -> None:
         data[key] for key in ("type", "row", "noun", "id")
     )
     assert data["changes"]["kind"] == "reported"
+
+
+def test_an_answer_is_told_with_its_words() -> None:
+    """What a person said comes in place of the state that the answer leads through."""
+    asked = Event(CREATED, "question", "Q1", 11.0, 0, {"subject": "fetch", "choice": None})
+    said = {"state": "ANSWERED", "choice": "retry", "said": "the net\nis back"}
+    assert [
+        "    1.00s  fetch: EVALUATION_FAILED -> WAITING_FOR_HUMAN (attempt 1)",
+        "    2.00s  fetch: answered: retry (the net is back)",
+    ] == lines_of(
+        entered(StepState.RUNNING, 10.0),
+        FAILED,
+        entered(StepState.EVALUATION_FAILED, 10.5),
+        asked,
+        entered(StepState.WAITING_FOR_HUMAN, 11.0),
+        Event("QUES-01", "question", "Q1", 12.0, 0, said),
+        entered(StepState.EVALUATION_FAILED, 12.0),
+    )[2:]
+
+
+def test_an_attempt_that_its_driver_left_is_told() -> None:
+    """A step that is begun anew did not come to that by itself."""
+    assert (
+        "    1.00s  fetch: attempt 1 was interrupted, and a repeat is safe"
+        == lines_of(entered(StepState.RUNNING, 10.0), entered(StepState.READY, 11.0))[-1]
+    )
+
+
+def test_a_resumed_run_is_told_from_where_it_stands() -> None:
+    """What was before is known: no step seems to come from its beginning."""
+    steps = (StepSpec(id="fetch", tool="t"), StepSpec(id="send", tool="t", needs=("fetch",)))
+    state = new_run(Plan(goal="g", steps=steps), "r")
+    fetched = attrs.evolve(state.step("fetch"), state=StepState.RETRY_PENDING)
+    lines: list[str] = []
+    progress = PlainProgress(lines.append)
+    progress.knows(attrs.evolve(state, steps=Map({"fetch": fetched})))
+    progress.event(entered(StepState.CANCELLED, 1.0))
+    assert ["    0.00s  fetch: RETRY_PENDING -> CANCELLED (attempt 1)"] == lines

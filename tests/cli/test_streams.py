@@ -84,7 +84,8 @@ def shell(line: str, *args: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("option", ["", "--json"])
 def test_an_odd_output_does_not_break_the_summary(tmp_path: Path, option: str) -> None:
     """A run that succeeded ends with 0, whatever its outputs are."""
-    ended = shell(f"loopfsm run $1 {option}", plan_of(tmp_path, "odd_tools", "odd"))
+    plan = plan_of(tmp_path, "odd_tools", "odd")
+    ended = shell(f"loopfsm run $1 --journal memory {option}", plan)
     assert (0, "") == (ended.returncode, ended.stderr.replace("imported\n", ""))
     assert "<a whole number of 16610 bits>" in ended.stdout
     assert "COMPLETED" in ended.stdout.splitlines()[-1]
@@ -113,7 +114,7 @@ def test_a_program_that_calls_main_keeps_its_standard_output(
 ) -> None:
     """Afterwards, what it prints goes where it went before."""
     plan = plan_of(tmp_path, "called_tools", "odd")
-    assert main(["run", str(plan), "--json"]) == 0
+    assert main(["run", str(plan), "--json", "--journal", "memory"]) == 0
     print("after")
     written = capfd.readouterr()
     assert written.out.endswith("}\nafter\n")

@@ -232,6 +232,19 @@ def context() -> ToolContext:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"), [("runs.db", "HERE/runs.db"), ("/x.db", "/x.db"), ("~/x.db", "/me/x.db")]
+)
+def test_the_journal_of_a_plan_is_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, expected: str
+) -> None:
+    """Relative to the plan's directory, and `~` is the home of whoever runs it."""
+    monkeypatch.setenv("HOME", "/me")
+    text = f'goal = "g"\njournal = "{said}"\n[[steps]]\nid = "a"\ntool = "shell"\n'
+    loaded = loads(f"{text}args = {{ command = 'true' }}\n".encode(), tmp_path)
+    assert Path(expected.replace("HERE", str(tmp_path))) == loaded.journal
+
+
 @pytest.mark.slow  # starts a Python interpreter
 def test_the_python_tool_runs_a_file_of_the_workspace(tmp_path: Path) -> None:
     """`python` runs the script with this interpreter, in the workspace, with its argv."""
