@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from benchmarks import growth, importing, memory, transition
+from benchmarks import durable, growth, importing, memory, transition
 from benchmarks.figures import Figure, table
 
 SUBJECTS: Mapping[str, Callable[..., Iterator[Figure]]] = {
     "transition": transition.measure,
     "import": importing.measure,
     "memory": memory.measure,
+    "durable": durable.measure,
     **{name: partial(growth.measure, name) for name in growth.SUBJECTS},
 }
 

@@ -25,6 +25,11 @@ def chain(steps: int) -> Plan:
     return _plan(steps, lambda index: (index - 1,) if index else ())
 
 
+def apart(steps: int) -> Plan:
+    """No step needs another one."""
+    return _plan(steps, lambda index: ())
+
+
 def fan_out(steps: int) -> Plan:
     """One step first, and every other needs just that."""
     return _plan(steps, lambda index: (0,) if index else ())

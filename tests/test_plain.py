@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from loopfsm.plain import LARGEST_BITS, LONGEST_REPR, plain
 from loopfsm.cli.printing import json_line
+from loopfsm.plain import LARGEST_BITS, LONGEST_REPR, plain
 
 
 class Shy:
