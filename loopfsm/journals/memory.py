@@ -147,6 +147,7 @@ class MemoryJournal:
 
     def events(self, run_id: str, after: int = 0) -> Iterator[Event]:
         """Every event of the run from number `after` + 1 on, in order; numbers count from 1."""
+        self.kept(run_id)
         return islice(self._all_events(run_id), after, None)
 
     def _all_events(self, run_id: str) -> Iterator[Event]:
@@ -206,8 +207,8 @@ class MemoryLease:
         replies: Mapping[str, str] = EMPTY,
     ) -> None:
         """One commit; it lasts as long as the process."""
-        self.renew(now)
         units = tuple(units)
+        self.renew(now)
         if units:
             self._journal.append(self._run_id, units)
         kept = self._kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
@@ -20,13 +20,12 @@ from loopfsm.journals.sqlite import holder as processes
 from loopfsm.journals.sqlite import rows, schema
 from loopfsm.journals.sqlite.files import Files
 from loopfsm.journals.sqlite.lease import SqliteLease, Store, chained, message_of
+from loopfsm.journals.sqlite.reading import Reading, made_sense
 from loopfsm.model.event import Event
-from loopfsm.model.failure import Failure
-from loopfsm.model.loop_state import ENDED, LoopState, Run, RunState, StepSource, StoredSteps
-from loopfsm.model.plan import Plan, Policy, StoredSpecs
-from loopfsm.model.question import Question
+from loopfsm.model.loop_state import ENDED, LoopState, RunState
+from loopfsm.model.plan import Plan
 from loopfsm.model.record import Header, Hold, Holder, Message, Origin, Record, Restore
-from loopfsm.model.step import EMPTY, FINAL, Step, StepSpec, StepState, Unreadable
+from loopfsm.model.step import EMPTY
 
 T = TypeVar("T")
 
@@ -102,6 +101,8 @@ class SqliteJournal:
             specs = list(_spec_rows(plan))
             policy = rows.noun_text(plan.policy, without=())
             beginning = codec.text_of([state.run.id, plan.goal, policy, plan.version, specs])
+        except NotSerialisable:
+            raise
         except (ValueError, UnicodeError) as error:
             raise NotSerialisable("the plan", str(error)) from error
         run = state.run
@@ -187,10 +188,11 @@ class SqliteJournal:
         marks = ", ".join("?" * len(ended))
         with self._store.transaction() as connection:
             query = (
-                "SELECT number, id FROM runs JOIN heads ON run = number"
-                f" WHERE state IN ({marks}) AND pid IS NULL"
+                "SELECT number, id, epoch, host, boot, pid, started, held_until"
+                f" FROM runs JOIN heads ON run = number WHERE state IN ({marks})"
             )
-            found = connection.execute(query, ended).fetchall()
+            over = connection.execute(query, ended).fetchall()
+            found = [row[:2] for row in over if not _is_driven(_hold(row[2], row[3:]))]
             for number, _ in found:
                 begin, end = schema.place_of(number, 0), schema.place_of(number + 1, 0)
                 connection.execute("DELETE FROM commits WHERE place BETWEEN ? AND ?", (begin, end))
@@ -201,8 +203,9 @@ class SqliteJournal:
             self._store.rows("VACUUM")
         files = self._store.files
         used = {sha for (sha,) in self._store.rows("SELECT DISTINCT sha FROM files")}
-        driven = self._store.rows("SELECT 1 FROM heads WHERE pid IS NOT NULL LIMIT 1")
-        if not driven:  # else some file may be kept already, and its commit on its way
+        held = self._store.rows("SELECT epoch, host, boot, pid, started, held_until FROM heads")
+        is_driven = any(_is_driven(_hold(row[0], row[1:])) for row in held)
+        if not is_driven:  # else some file may be kept already, and its commit on its way
             files.drop(sha for sha in files.kept() if sha not in used)
         return tuple(run_id for _, run_id in found)
 
@@ -216,10 +219,11 @@ class SqliteJournal:
         found = self._store.rows(f"{_HEADER} WHERE id = ?", run_id)
         if not found:
             raise self._unknown(run_id)
-        return _header(found[0])
+        return made_sense(self.path, run_id, partial(_header, found[0]))
 
     def runs(self) -> Sequence[Header]:
-        return tuple(map(_header, self._store.rows(f"{_HEADER} ORDER BY number")))
+        found = self._store.rows(f"{_HEADER} ORDER BY number")
+        return tuple(made_sense(self.path, row[0], partial(_header, row)) for row in found)
 
     def events(self, run_id: str, after: int = 0) -> Iterator[Event]:
         number = self._number(run_id)
@@ -229,7 +233,7 @@ class SqliteJournal:
         place = (self._store.rows(seek, begin, end, after + 1)[0][0] or begin) if after else begin
         while found := self._store.rows(query, place, end, CHUNK):
             for place, first, units in found:  # noqa: B007  # the last one is where to go on
-                events = self._read(run_id, partial(self._events, units))
+                events = made_sense(self.path, run_id, partial(self._events, units))
                 yield from events[max(after + 1 - first, 0) :]
 
     def _events(self, units: str) -> list[Event]:
@@ -248,123 +252,10 @@ class SqliteJournal:
         with self._store.lock:
             self._store.rows("BEGIN")  # all that is read belongs to one commit
             try:
-                return self._read(run_id, partial(self._load, run_id, restore))
+                return Reading(self._store, self._reader, self._number(run_id), restore).record()
             finally:
                 with suppress(sqlite3.Error):
                     self._store.connection.execute("ROLLBACK")
-
-    def _load(self, run_id: str, restore: Restore | None) -> Record:
-        find = self._store.rows
-        columns = "number, goal, state, without, reason, spent, policy, plan_version, codec, epoch"
-        found = find(f"SELECT {columns} FROM runs JOIN heads ON run = number WHERE id = ?", run_id)
-        if not found:
-            raise self._unknown(run_id)
-        number, goal, state, without, reason, used, policy, version, written, epoch = found[0]
-        spent = find("SELECT budget, amount FROM spent WHERE run = ?", number)
-        if written > codec.VERSION:
-            problem = f"the run {run_id!r} was written by a newer version of loopfsm"
-            raise JournalRefused(str(self.path), problem, "Upgrade loopfsm to read it")
-        noun = self._reader.noun
-        plan = Plan(
-            goal=goal,
-            steps=self._specs(number),
-            policy=noun(Policy, policy),
-            version=version,
-        )
-        run = Run(
-            id=run_id,
-            goal=goal,
-            state=LoopState(state),
-            without=tuple(codec.data_of(without)),
-            reason=reason,
-        )
-        body = "SELECT number, subject, state, body FROM {} WHERE run = ? ORDER BY number"
-        return Record(
-            run=run,
-            plan=plan,
-            steps=self._steps(number, plan, restore),
-            failures=[
-                noun(Failure, text, number=n, subject=subject, state=stands)
-                for n, subject, stands, text in find(body.format("failures"), number)
-            ],
-            questions=[
-                noun(Question, text, number=n, subject=subject, state=stands)
-                for n, subject, stands, text in find(body.format("questions"), number)
-            ],
-            tools=self._tools(number),
-            spent={**codec.data_of(used), **dict(spent)},
-            rows=dict(find("SELECT row, fingerprint FROM rows WHERE run = ?", number)),
-            epoch=epoch,
-        )
-
-    def _specs(self, number: int) -> StoredSpecs:
-        query = "SELECT id, needs FROM plan WHERE run = ? ORDER BY position"
-        found = self._store.rows(query, number)
-        ids = [step_id for step_id, _ in found]
-        # One parse for all; a name that stands in many places is one text.
-        listed = codec.data_of(f"[{','.join([needs for _, needs in found])}]")
-        needs = [tuple([ids[at] for at in places]) for places in listed]
-        return StoredSpecs(ids, needs, partial(self._spec, number, ids, needs))
-
-    def _spec(
-        self, number: int, ids: Sequence[str], needs: Sequence[tuple[str, ...]], at: int
-    ) -> StepSpec:
-        query = "SELECT tool, body FROM plan WHERE run = ? AND position = ?"
-        ((tool, body),) = self._store.rows(query, number, at)
-        spec: StepSpec = self._reader.noun(StepSpec, body, id=ids[at], needs=needs[at], tool=tool)
-        return spec
-
-    def _steps(self, number: int, plan: Plan, restore: Restore | None) -> StoredSteps:
-        ids = plan.ids
-        found = self._store.rows("SELECT position, state FROM steps WHERE run = ?", number)
-        stands = {ids[position]: _STATES[state] for position, state in found}
-        places = {step_id: at for at, step_id in enumerate(ids)}
-
-        def make(step_id: str) -> Step:
-            return self._step(number, places[step_id], plan.steps[places[step_id]], restore)
-
-        return StoredSteps(StepSource(places, stands, make))
-
-    def _step(self, number: int, at: int, spec: StepSpec, restore: Restore | None) -> Step:
-        """A step of its row; it has none before it moves."""
-        columns = ", ".join(rows.STEP_COLUMNS)
-        query = f"SELECT output_in, {columns} FROM steps WHERE run = ? AND position = ?"
-        found = self._store.rows(query, number, at)
-        if not found:
-            return Step(spec=spec)
-        output_in, *row = found[0]
-        output = None if output_in is None else self._output(number, output_in, spec, restore)
-        return self._reader.step(spec, tuple(row), output)
-
-    def _output(self, number: int, commit: int, spec: StepSpec, restore: Restore | None) -> Any:
-        place = schema.place_of(number, commit)
-        ((units,),) = self._store.rows("SELECT units FROM commits WHERE place = ?", place)
-        try:
-            output = self._reader.output(units, spec.id)
-        except (KeyError, ValueError) as error:
-            return Unreadable(str(error.args[0] if error.args else error))
-        return output if restore is None else restore(spec.tool, output)
-
-    def _tools(self, number: int) -> Mapping[str, int]:
-        """The tools that unfinished steps need, each with the position of the first such step."""
-        final = ", ".join(f"'{state.value}'" for state in FINAL)
-        query = (
-            "SELECT {0}, min(position) FROM plan WHERE run = ? AND {0} IS NOT NULL AND position"
-            f" NOT IN (SELECT position FROM steps WHERE run = ? AND state IN ({final}))"
-            " GROUP BY {0}"
-        )
-        found: dict[str, int] = {}
-        for column in ("tool", "verifier"):
-            found.update(self._store.rows(query.format(column), number, number))
-        return found
-
-    def _read(self, run_id: str, read: Callable[[], T]) -> T:
-        """What `read` returns; what cannot be made sense of is a damaged or foreign row."""
-        try:
-            return read()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            says = f"the run {run_id!r} cannot be read: {error}"
-            raise schema.damaged(self.path, says) from error
 
     def _number(self, run_id: str) -> int:
         found = self._store.rows("SELECT number FROM runs WHERE id = ?", run_id)
@@ -389,9 +280,6 @@ _TABLES_OF_A_RUN = (
     "files",
     "inbox",
 )
-
-
-_STATES = {state.value: state for state in StepState}
 
 
 def _spec_rows(plan: Plan) -> Iterator[tuple[Any, ...]]:
@@ -429,6 +317,11 @@ def _hold(epoch: int, held: Sequence[Any]) -> Hold | None:
     return Hold(
         holder=Holder(host=host, boot=boot, pid=pid, started=started), epoch=epoch, until=until
     )
+
+
+def _is_driven(hold: Hold | None) -> bool:
+    """Whether somebody may still write; a process that died in its last commit does not."""
+    return hold is not None and processes.is_gone(hold.holder) is not True
 
 
 def _refuse_if_held(run_id: str, hold: Hold, now: float) -> None:

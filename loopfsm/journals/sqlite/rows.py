@@ -17,7 +17,7 @@ from loopfsm.model.failure import Failure
 from loopfsm.model.loop_state import Run
 from loopfsm.model.plan import Policy
 from loopfsm.model.question import Question
-from loopfsm.model.step import EMPTY, Step, StepSpec
+from loopfsm.model.step import EMPTY, Step, StepSpec, Unreadable
 from loopfsm.plain import plain
 
 LARGE = 65536
@@ -187,6 +187,13 @@ class Reader:
             data = codec.data_of(self._fetch(data["$file"]).decode("ascii"))
         return codec.tagged(data, self._fetch)
 
+    def _told(self, data: Any) -> Any:
+        """As `value`; what is gone is told of all the same."""
+        try:
+            return self.value(data)
+        except KeyError as error:
+            return Unreadable(str(error.args[0]))
+
     def noun(self, kind: type, text: str, **columns: Any) -> Any:
         """A noun of its row."""
         data = {name: self.value(item) for name, item in codec.data_of(text).items()}
@@ -215,7 +222,7 @@ class Reader:
 
     def _event(self, data: Mapping[str, Any]) -> Event:
         kind = KINDS[data["noun"]]
-        changes = {key: self.value(item) for key, item in data.get("changes", EMPTY).items()}
+        changes = {key: self._told(item) for key, item in data.get("changes", EMPTY).items()}
         return Event(
             row=data["row"],
             noun=data["noun"],

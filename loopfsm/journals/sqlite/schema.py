@@ -247,9 +247,9 @@ def connect(
             raise refused(path, "there is no such file", "Name the journal that holds the run")
         _make(path)
     mode = "rw" if to_write else "ro"
-    if not to_write and not log_of(path).exists():
-        if is_still or not os.access(path.parent, os.W_OK):
-            mode = "ro&immutable=1"  # nobody writes to it; SQLite makes no log beside it
+    cannot_have_log = is_still or not os.access(path.parent, os.W_OK)
+    if not to_write and cannot_have_log and not log_of(path).exists():
+        mode = "ro&immutable=1"  # nobody writes to it; SQLite makes no log beside it
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = None
     try:
