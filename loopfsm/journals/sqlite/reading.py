@@ -1,8 +1,8 @@
-"""A run read back from the tables: at once what decides, the rest when it is asked for.
+"""A run read back from the tables: its rows at once, what they hold when it is asked for.
 
-What is read at once: the head, where each step stands, the shape of the plan, failures and
-questions. A step, its spec and its output are made when somebody asks for them; until they
-are, nobody but the driver that holds the lease may have written them.
+Everything that changes is read in one transaction, so that what is seen belongs to one
+commit. A step, its spec and its output are made of their rows when somebody asks for them;
+the texts that are read only then never change: what the author said, and past commits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from loopfsm import codec
-from loopfsm.errors import JournalRefused
+from loopfsm.errors import JournalRefused, UnknownRun
 from loopfsm.journals.sqlite import rows, schema
 from loopfsm.journals.sqlite.lease import Store
 from loopfsm.model.failure import Failure
@@ -113,41 +113,46 @@ class Reading:
 
     def _spec(self, ids: Sequence[str], needs: Sequence[tuple[str, ...]], at: int) -> StepSpec:
         query = "SELECT tool, body FROM plan WHERE run = ? AND position = ?"
-        ((tool, body),) = self._store.rows(query, self._number, at)
+        tool, body = self._one(query, self._number, at)
         spec: StepSpec = self._reader.noun(StepSpec, body, id=ids[at], needs=needs[at], tool=tool)
         return spec
 
     def _steps(self, plan: Plan) -> StoredSteps:
         ids = plan.ids
-        found = self._store.rows("SELECT position, state FROM steps WHERE run = ?", self._number)
-        stands = {ids[position]: _STATES[state] for position, state in found}
+        columns = ", ".join(rows.STEP_COLUMNS)  # the state is the first of them
+        query = f"SELECT position, output_in, {columns} FROM steps WHERE run = ?"
+        found = {ids[row[0]]: row for row in self._store.rows(query, self._number)}
+        stands = {step_id: _STATES[row[2]] for step_id, row in found.items()}
         places = {step_id: at for at, step_id in enumerate(ids)}
 
         def make(step_id: str) -> Step:
-            at = places[step_id]
-            return self._made_sense(lambda: self._step(at, plan.steps[at]))
+            spec, row = plan.steps[places[step_id]], found.get(step_id)
+            if row is None:  # it has not moved yet
+                return Step(spec=spec)
+            return self._made_sense(lambda: self._step(spec, row))
 
         return StoredSteps(StepSource(places, stands, make))
 
-    def _step(self, at: int, spec: StepSpec) -> Step:
-        """A step of its row; it has none before it moves."""
-        columns = ", ".join(rows.STEP_COLUMNS)
-        query = f"SELECT output_in, {columns} FROM steps WHERE run = ? AND position = ?"
-        found = self._store.rows(query, self._number, at)
-        if not found:
-            return Step(spec=spec)
-        output_in, *row = found[0]
-        output = None if output_in is None else self._output(output_in, spec)
-        return self._reader.step(spec, tuple(row), output)
+    def _step(self, spec: StepSpec, row: tuple[Any, ...]) -> Step:
+        _, commit, *columns = row
+        output = None if commit is None else self._output(commit, spec)
+        return self._reader.step(spec, tuple(columns), output)
 
     def _output(self, commit: int, spec: StepSpec) -> Any:
         place = schema.place_of(self._number, commit)
-        ((units,),) = self._store.rows("SELECT units FROM commits WHERE place = ?", place)
+        (units,) = self._one("SELECT units FROM commits WHERE place = ?", place)
         try:
             output = self._reader.output(units, spec.id)
         except (KeyError, ValueError) as error:
             return Unreadable(str(error.args[0] if error.args else error))
         return output if self._restore is None else self._restore(spec.tool, output)
+
+    def _one(self, query: str, *values: Any) -> tuple[Any, ...]:
+        """The one row that a query finds; `UnknownRun` when the run was forgotten meanwhile."""
+        found = self._store.rows(query, *values)
+        if not found:
+            raise UnknownRun(self._run_id, ())
+        return found[0]
 
     def _tools(self) -> Mapping[str, int]:
         """The tools that unfinished steps need, each with the position of the first such step."""
