@@ -29,6 +29,7 @@ from loopfsm.model.event import Unit
 from loopfsm.model.failure import RUN, SETTLED, Failure
 from loopfsm.model.loop_state import ENDED, RunState
 from loopfsm.model.step import Step
+from loopfsm.review.commands import unasked
 from loopfsm.review.kept import Kept, lost
 from loopfsm.review.moves import CRASH, Node, earliest, intrusions, may_crash, moves, tell
 from loopfsm.review.plans import SmallPlan, registry_of
@@ -178,6 +179,7 @@ class _Walk:
         state, units, commands = self.core.advance(node.state, inputs, now)
         self.calls += 1
         memories, broken = violations(node.memories, node.state, inputs, state, units, commands)
+        broken += unasked(node.state, inputs, state, commands)
         self.rows.update(event.row for unit in units for event in unit.events)
         cancels = node.cancels - any(isinstance(item, Cancel) for item in inputs)
         before = (node, units)

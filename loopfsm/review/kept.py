@@ -1,8 +1,8 @@
 """What a journal gives back of a run whose process died: a real journal, on a real disk.
 
-The units that led to a state are written and the run is read again, as a process that takes
-it up reads it. What no unit tells is lost here too, and so is what belongs to no noun: that
-somebody drives the run, what a preparation brought.
+The units that led to a state are written, with the nouns that they moved, and the run is read
+again, as a process that takes it up reads it. A noun that no unit moved is lost here too, and
+so is what belongs to no noun: that somebody drives the run, what a preparation brought.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def may_crash(node: Node) -> bool:
 def intrusions(node: Node) -> Iterator[Input]:
     """Inputs that may arrive and do not belong: too early, too late, used up, not offered."""
     state = node.state
-    if state.run.state in ENDED or state.driven_at is None:
+    if state.run.state in (*ENDED, LoopState.INITIALIZED):
         return
     if node.cancels and state.draining is not None:
         yield Cancel(token="new")

@@ -176,7 +176,7 @@ SMALL_PLANS = (
     ),
     SmallPlan(
         name="answered while a step is under way, two crashes",
-        plan=_plan(_step("A", idempotent=False), LONE_B, ladder={}),
+        plan=_plan(_step("A", idempotent=False), LONE_B, ladder={}, question_deadline_s=1),
         crashes=2,
     ),
     SmallPlan(name="run budget, ask", plan=_plan(A, LONE_B, budget=Budget(tool_calls=1))),

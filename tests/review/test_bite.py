@@ -12,19 +12,27 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from loopfsm.engine import fold
-from loopfsm.engine.core import Core
+from loopfsm.engine import fold, settle
+from loopfsm.engine.core import FOLDS, Core
+from loopfsm.engine.inputs import CallTool, Drive
+from loopfsm.engine.state import new_run
+from loopfsm.engine.turn import Turn
+from loopfsm.journals.sqlite import rows
 from loopfsm.lifecycle import Lifecycle, Row
 from loopfsm.lifecycles.step import effect_is_known
 from loopfsm.model.failure import Failure
-from loopfsm.model.step import NOT_UNDER_WAY, Step, StepState
+from loopfsm.model.plan import Plan
+from loopfsm.model.question import Question
+from loopfsm.model.step import NOT_UNDER_WAY, Step, StepSpec, StepState
 from loopfsm.recovery.base import RecoveryHandler
 from loopfsm.recovery.orders import Skip
 from loopfsm.recovery.registry import MACHINES
 from loopfsm.recovery.strategies.abstain import Abstain
 from loopfsm.recovery.strategies.terminate import Terminate
 from loopfsm.review import watch
+from loopfsm.review.commands import unasked
 from loopfsm.review.explore import Exploration, explore
+from loopfsm.review.moves import CRASH, TAKEN_UP
 from loopfsm.review.plans import SMALL_PLANS, registry_of
 from loopfsm.unit import Draft
 
@@ -47,10 +55,17 @@ def with_rows(
 
 def walk(name: str, machine: str, patch: Patch) -> Exploration:
     """Explore the small plan of that name with one machine patched."""
+    return walk_through(name, machine, lambda lifecycle: with_rows(lifecycle, patch))
+
+
+def walk_through(
+    name: str, machine: str, change: Callable[[Lifecycle[Any]], Lifecycle[Any]]
+) -> Exploration:
+    """Explore the small plan of that name with one machine changed."""
     small = next(small for small in SMALL_PLANS if small.name == name)
     core = Core.of(registry_of(small))
-    patched = with_rows(getattr(core.machines, machine), patch)
-    return explore(small, evolve(core, machines=evolve(core.machines, **{machine: patched})))
+    changed = change(getattr(core.machines, machine))
+    return explore(small, evolve(core, machines=evolve(core.machines, **{machine: changed})))
 
 
 def plain(name: str) -> Exploration:
@@ -85,6 +100,7 @@ REPEATS = "not idempotent, with and without max_retries"
 CANCELLED, DEADLINES = "cancelled, two crashes", "deadlines, B critical"
 SLOW, SLOW_CRASH = "a slow strategy that holds its neighbours", "a slow strategy, one crash"
 VERIFIED, CRITICAL = "two steps, verified, else fail", "diamond, B critical, else abstain"
+ANSWERED = "answered while a step is under way, two crashes"
 BUDGET, BUDGET_SLOW = "run budget, ask", "run budget, a slow strategy"
 
 NOTICED_BY = {
@@ -202,6 +218,177 @@ def test_interrupt_must_spend() -> None:
         return evolve(row, spends=None) if row.id == "STEP-09" else row
 
     assert walk(CHAIN, "step", free).counterexample is not None
+
+
+def without(row_id: str) -> Callable[[Lifecycle[Any]], Lifecycle[Any]]:
+    """The lifecycle without one row."""
+
+    def thinner(lifecycle: Lifecycle[Any]) -> Lifecycle[Any]:
+        rows = [row for row in lifecycle.rows if row.id != row_id]
+        assert len(rows) == len(lifecycle.rows) - 1
+        return Lifecycle(
+            lifecycle.name,
+            states=lifecycle.states,
+            initial=lifecycle.initial,
+            rows=rows,
+            invariants=lifecycle.invariants,
+        )
+
+    return thinner
+
+
+OF_A_CRASH = {
+    ("step", "STEP-09", CHAIN): "A fails of a crash, although it could be begun anew",
+    ("step", "STEP-10", REPEATS): "a contract was broken: TransitionRefused",
+    ("step", "STEP-10", ANSWERED): "a contract was broken: TransitionRefused",
+    ("failure", "FAIL-06", ANSWERED): "the order ABSTAIN of a person is lost in a crash",
+    ("failure", "FAIL-07", SLOW_CRASH): "a contract was broken: TransitionRefused",
+}
+"""The rows that take a run up, each with a plan that needs it and the law that breaks.
+
+`interrupt` and `withdraw` record that a process died, which nobody can refuse: together,
+their rows take every such step and failure. Without the last one, the run cannot be taken up.
+"""
+
+
+@pytest.mark.parametrize(("machine", "row_id", "name"), sorted(OF_A_CRASH))
+def test_every_row_that_takes_a_run_up_is_needed(machine: str, row_id: str, name: str) -> None:
+    """Without any one row of `interrupt` or `withdraw`, a crash breaks a law."""
+    seen = walk_through(name, machine, without(row_id))
+    assert seen.counterexample is not None
+    assert OF_A_CRASH[machine, row_id, name] in seen.counterexample.law
+    assert CRASH in seen.counterexample.trace
+
+
+@pytest.mark.parametrize("name", [SLOW_CRASH])
+def test_only_the_order_of_a_person_outlives_a_crash(name: str) -> None:
+    """Without `ordered_by_person`, what the ladder planned outlives the process (FAIL-06)."""
+    seen = walk(name, "failure", drop_guard("FAIL-06", "ordered_by_person"))
+    assert seen.counterexample is not None
+    assert CRASH in seen.counterexample.trace
+
+
+def forgets(field: str, value: Any) -> Callable[..., Step]:
+    """Read steps back as a journal does that has no such column."""
+    real = rows.Reader.step
+
+    def read(reader: rows.Reader, spec: StepSpec, row: tuple[Any, ...], output: Any) -> Step:
+        return evolve(real(reader, spec, row, output), **{field: value})
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "plan"),
+    [
+        ("granted_in", -1, ANSWERED),
+        ("acted_in", 0, CHAIN),
+        ("attempt", 0, CHAIN),
+        ("output", None, CHAIN),
+        ("act_reported_failed", False, CHAIN),
+        ("failed_in", None, CHAIN),
+        ("not_before", None, JUDGED),
+        ("generation", 0, CHAIN),
+    ],
+)
+def test_what_the_journal_forgets_is_noticed(
+    field: str, value: Any, plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal that gives a step back without one of its fields breaks a law."""
+    monkeypatch.setattr(rows.Reader, "step", forgets(field, value))
+    seen = plain(plan)
+    assert seen.counterexample is not None
+    assert "the journal does not give" in seen.counterexample.law
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [(Failure, "ordered", False), (Failure, "scope", ()), (Question, "choices", {})],
+)
+def test_what_the_journal_forgets_of_failures_and_questions_is_noticed(
+    kind: type, field: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal that forgets who ordered what, for which steps, or what is offered breaks a law."""
+    real = rows.Reader.noun
+
+    def forget(reader: rows.Reader, of: type, text: str, **columns: Any) -> Any:
+        noun = real(reader, of, text, **columns)
+        return evolve(noun, **{field: value}) if of is kind else noun
+
+    monkeypatch.setattr(rows.Reader, "noun", forget)
+    seen = plain(ANSWERED)
+    assert seen.counterexample is not None
+    assert "the journal does not give" in seen.counterexample.law
+
+
+def interrupt_alone(turn: Turn, draft: Draft) -> None:
+    """Take a run up as `fold.take_up` does, and ask for nothing that goes on."""
+    for spec in draft.plan.steps:
+        if draft.step(spec.id).state is StepState.RUNNING:
+            fold.interrupt(draft, draft.step(spec.id))
+    for failure_id in turn.state.planned:
+        fold.withdraw(draft, draft.failure(failure_id), "the process died")
+
+
+def test_what_goes_on_must_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run taken up whose recorded result nobody is asked to judge would wait for ever."""
+    monkeypatch.setattr(fold, "take_up", interrupt_alone)
+    seen = plain(JUDGED)
+    assert seen.counterexample is not None
+    assert seen.counterexample.law == "nobody is asked to Evaluate A"
+    assert seen.counterexample.trace[-2:] == (CRASH, TAKEN_UP)
+
+
+def test_a_deadline_must_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run taken up that nobody wakes at the deadline of its question would wait for ever."""
+
+    def no_question(turn: Turn, draft: Draft, drive: Drive) -> None:
+        if drive.resumed:
+            draft.drive(turn.now)
+            fold.take_up(turn, draft)
+        else:
+            real(turn, draft, drive)
+
+    real = fold.fold_drive
+    monkeypatch.setitem(FOLDS, Drive, no_question)
+    seen = plain(ANSWERED)
+    assert seen.counterexample is not None
+    assert "nobody is asked to wake Q1" in seen.counterexample.law
+
+
+def test_nothing_starts_before_somebody_drives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer to a run that nobody drives must not start what nobody would perform."""
+
+    def eager(turn: Turn) -> bool | None:
+        driven_at = turn.state.driven_at
+        turn.state = evolve(turn.state, driven_at=turn.now)
+        try:
+            return real(turn)
+        finally:
+            turn.state = evolve(turn.state, driven_at=driven_at)
+
+    real = settle.start_ready
+    monkeypatch.setattr(settle, "start_ready", eager)
+    seen = plain(ANSWERED)
+    assert seen.counterexample is not None
+    assert "starts although nobody drives the run" in seen.counterexample.law
+
+
+def test_what_is_asked_twice_or_for_nothing_is_noticed() -> None:
+    """A tool that is called twice for one attempt acts twice; one called for none, unasked."""
+    plan = Plan(goal="ask once", steps=(StepSpec(id="A", tool="t"),))
+    before = new_run(plan, "run")
+    after, _, commands = Core.of(registry_of(SMALL_PLANS[0])).advance(before, [Drive()], 0.0)
+    twice = (*commands, CallTool("A", 1))
+    other = (*commands, CallTool("A", 2))
+    assert [] == list(unasked(before, [Drive()], after, commands))
+    assert ["nobody is asked to CallTool A"] == list(unasked(before, [Drive()], after, ()))
+    assert ["somebody is asked twice: CallTool A, CallTool A"] == list(
+        unasked(before, [Drive()], after, twice)
+    )
+    assert ["somebody is asked to CallTool A, and nothing waits for it"] == list(
+        unasked(before, [Drive()], after, other)
+    )
 
 
 def test_scope_must_be_recorded() -> None:

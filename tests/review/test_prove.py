@@ -34,6 +34,20 @@ def test_the_shapes_that_matter_are_among_the_plans() -> None:
     assert len({small.name for small in SMALL_PLANS}) == len(SMALL_PLANS) >= 6
 
 
+@pytest.mark.slow  # more than a thousand states
+def test_two_crashes_befall_three_plans() -> None:
+    """Two crashes: in a chain, with a step that is not idempotent, around an answered question."""
+    twice = {small.name for small in SMALL_PLANS if small.crashes == 2}
+    assert {
+        "chain, two crashes",
+        "not idempotent, with and without max_retries",
+        "answered while a step is under way, two crashes",
+    } <= twice
+    seen = explore(next(small for small in SMALL_PLANS if small.name.startswith("answered")))
+    assert seen.clean
+    assert {"STEP-09", "STEP-10", "FAIL-06", "FAIL-07", "QUES-01"} <= seen.rows
+
+
 def test_a_partial_walk_is_not_called_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the time is over before every state was seen, that is what is said."""
     seen = explore(SMALL_PLANS[0], limit_s=0)

@@ -69,10 +69,12 @@ def run_matrix(options: argparse.Namespace) -> int:
     """Run the cases, print the table; 1 when something did not hold."""
     scenarios = [each for each in MATRIX if options.scenario in (None, each.name)]
     expected = {scenario: matrix.uncrashed(scenario) for scenario in scenarios}
-    cases = {each.name: matrix.kills_of(seen, options.seed) for each, seen in expected.items()}
+    cases: matrix.Cases = {
+        each: matrix.kills_of(seen, options.seed) for each, seen in expected.items()
+    }
     if options.sample is not None:
-        cases = dict(matrix.sampled(cases, options.sample, options.seed))
-    results = matrix.run_all({each: cases[each.name] for each in scenarios}, expected)
+        cases = matrix.sampled(cases, options.sample, options.seed)
+    results = matrix.run_all(cases, expected)
     text, clean = matrix.report(results, expected)
     print(text)
     return 0 if clean else 1

@@ -7,7 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, frozen
 
@@ -74,8 +74,7 @@ class KilledJournal:
     ) -> Lease:
         """A lease whose commits are counted."""
         lease = self._journal.acquire(run_id, now, lease_s, rows)
-        counted: Lease = KilledLease(lease, self._killer)  # type: ignore[assignment]  # it delegates the rest
-        return counted
+        return cast(Lease, KilledLease(lease, self._killer))
 
 
 class KilledLease:

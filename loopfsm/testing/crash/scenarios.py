@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,11 @@ def payment(directory: Path) -> Setup:
 # For two processes at a time
 
 
-def gate(directory: Path) -> Setup:
-    """A step that waits until the file `go` appears (for half a minute at most), and another."""
+def gate(directory: Path, lease_s: float = 30, *, asks: bool = False) -> Setup:
+    """A step that waits until the file `go` appears (for half a minute at most), and another.
+
+    With `asks`, a third one beside them asks a person the first time.
+    """
 
     @frozen
     class Waits(Acts):
@@ -143,10 +147,12 @@ def gate(directory: Path) -> Setup:
     steps = (
         StepSpec(id="wait", tool="wait"),
         StepSpec(id="afterwards", tool="afterwards", needs=("wait",)),
+        *([StepSpec(id="approve", tool="approve")] if asks else []),
     )
-    plan = Plan(goal="pass the gate", steps=steps)
+    plan = Plan(goal="pass the gate", steps=steps, policy=Policy(lease_s=lease_s))
     afterwards = Acts("afterwards", calls, idempotent=True)
-    return Setup(plan=plan, tools=(Waits("wait", calls, idempotent=True), afterwards))
+    approve = Acts("approve", calls, fails_first=True)
+    return Setup(plan=plan, tools=(Waits("wait", calls, idempotent=True), afterwards, approve))
 
 
 def approval(directory: Path) -> Setup:
@@ -166,6 +172,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     for scenario in (
         *MATRIX,
         Scenario(name="gate", make=gate),
+        Scenario(name="gate_with_a_short_lease", make=partial(gate, lease_s=1)),
+        Scenario(name="gate_and_question", make=partial(gate, asks=True)),
         Scenario(name="approval", make=approval),
     )
 }
