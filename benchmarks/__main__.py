@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from benchmarks import durable, growth, importing, memory, transition
+from benchmarks import durable, growth, importing, memory, situations, transition
 from benchmarks.figures import Figure, table
 
 SUBJECTS: Mapping[str, Callable[..., Iterator[Figure]]] = {
@@ -19,6 +19,7 @@ SUBJECTS: Mapping[str, Callable[..., Iterator[Figure]]] = {
     "import": importing.measure,
     "memory": memory.measure,
     "durable": durable.measure,
+    "situations": situations.measure,
     **{name: partial(growth.measure, name) for name in growth.SUBJECTS},
 }
 

@@ -136,6 +136,25 @@ def _add_what_needs_no_run(commands: Commands[argparse.ArgumentParser]) -> None:
     schema.add_argument("name", nargs="?", metavar="NAME", help="a `type` (default: list them)")
     schema.set_defaults(json=False)
     _done_by(schema, "schema")
+    classify = commands.add_parser(
+        "classify",
+        help="say what happened in tool results, one JSON object per line in and out",
+        description='Reads lines {"tool": ..., "args": ..., "result": ...}.',
+        allow_abbrev=False,
+    )
+    classify.add_argument(
+        "file",
+        type=_filled,
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help="where the lines are (default: standard input)",
+    )
+    classify.add_argument(
+        "--plan", type=_filled, metavar="PLAN", help="a plan file whose tools declare situations"
+    )
+    classify.add_argument("--json", action="store_true", default=True, help="its only form")
+    _done_by(classify, "classify", calls_tools=True)
 
 
 def _command(

@@ -21,8 +21,8 @@ returns."""
 
 CLEAN = 0
 FOUND_SOMETHING = 1
-"""What `prove` ends with when it has found something; a run when it broke; instead of 0, any
-command when its output could not be written."""
+"""What `prove` ends with when it has found something; `classify` when a line was an error; a run
+when it broke; instead of 0, any command when its output could not be written."""
 BAD_INPUT = 2
 """Nothing was started, nothing was changed; or an answer came too late."""
 INTERRUPTED = 130
@@ -31,9 +31,9 @@ INTERRUPTED = 130
 MEANINGS = """\
 exit codes:
   0    COMPLETED (prove: clean; answer: a live driver took it; cancel: it
-       stands; runs, show, trace, schema: shown)
-  1    FAILED (prove: found something), or all went well but the output
-       could not be written
+       stands; runs, show, trace, schema: shown; classify: every line)
+  1    FAILED (prove: found something; classify: a line was no tool result),
+       or all went well but the output could not be written
   2    bad input: nothing was started; an answer or cancel was refused
   3    WAITING_FOR_HUMAN: a question is open
   4    ABSTAINED

@@ -1,7 +1,8 @@
 """The shapes of what `--json` prints: one JSON Schema (draft 2020-12) per kind of line.
 
-Every line is an object whose `type` is the name of its shape. A shape closes the objects
-whose keys are ours; what tools returned and what machines recorded stays open.
+Every line is an object whose `type` is the name of its shape; only the lines of `classify`,
+which are all of one shape, have none. A shape closes the objects whose keys are ours; what
+tools returned and what machines recorded stays open.
 """
 
 from __future__ import annotations
@@ -14,6 +15,13 @@ from loopfsm.cli.exits import BAD_INPUT, EXIT_OF, FOUND_SOMETHING, INTERRUPTED
 from loopfsm.model.failure import FailureKind, FailureState
 from loopfsm.model.loop_state import LoopState
 from loopfsm.model.question import QuestionState
+from loopfsm.model.situation import (
+    NONE,
+    UNCLASSIFIED,
+    SituationClass,
+    SituationKind,
+    Source,
+)
 from loopfsm.model.step import StepState, Verdict
 
 Schema = Mapping[str, Any]
@@ -178,6 +186,21 @@ EVENT_FIELDS: Mapping[str, Schema] = {
 }
 EVENT = closed(EVENT_FIELDS, {"number": COUNT})
 
+CLASSIFICATION = closed(
+    {
+        "class": {"enum": [*(each.value for each in SituationClass), NONE, UNCLASSIFIED]},
+        "kind": or_null(one_of(SituationKind)),
+        "subject": or_null(TEXT),
+        "interactive": FLAG,
+        "source": or_null(one_of(Source)),
+        "failed": FLAG,
+        "refused": FLAG,
+        "unblock": or_null(TEXT),
+        "probe": or_null(closed({"tool": TEXT, "args": OPEN})),
+        "evidence": or_null(TEXT),
+    }
+)
+
 
 def _line(name: str, title: str, properties: Mapping[str, Schema]) -> Schema:
     shape = closed({"type": {"const": name}, **properties})
@@ -259,10 +282,18 @@ _LINES: Mapping[str, tuple[str, Mapping[str, Schema]]] = {
     "proof": ("what prove has found", {"clean": FLAG, "report": TEXT}),
 }
 
+UNTYPED = "classification"
+"""The shape whose lines have no `type`."""
+
 SHAPES: Mapping[str, Schema] = MappingProxyType(
     {
         "event": {"$schema": DIALECT, "title": "one change of a run, as it was committed", **EVENT},
         **{name: _line(name, title, properties) for name, (title, properties) in _LINES.items()},
+        UNTYPED: {
+            "$schema": DIALECT,
+            "title": "what classify says of a line: what happened, or why it cannot be said",
+            "anyOf": [CLASSIFICATION, closed({"error": TEXT})],
+        },
     }
 )
 """The name of each shape, which is the `type` of its lines, and the shape."""

@@ -45,6 +45,11 @@ def say(line: str) -> None:
     _write(f"{line}\n")
 
 
+def somebody_reads() -> bool:
+    """Whether what is said can still reach anybody."""
+    return not _Own.is_dead
+
+
 def output_was_lost() -> bool:
     """Write what is still held back; whether something could not be written."""
     _write("")

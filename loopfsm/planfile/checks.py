@@ -87,13 +87,15 @@ def flag(value: object, place: str) -> Iterator[Problem]:
         yield wrong(place, value, "true or false")
 
 
-def whole(minimum: int) -> Check:
-    """A whole number of at least `minimum`."""
+def whole(minimum: int, maximum: int | None = None) -> Check:
+    """A whole number of at least `minimum`, and at most `maximum`."""
+    most = LARGEST_NUMBER if maximum is None else maximum
+    span = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
 
     def whole_number(value: object, place: str) -> Iterator[Problem]:
         good = isinstance(value, int) and not isinstance(value, bool)
-        if not good or not minimum <= value <= LARGEST_NUMBER:  # type: ignore[operator]  # narrowed by `good`
-            yield wrong(place, value, f"a whole number of at least {minimum}")
+        if not good or not minimum <= value <= most:  # type: ignore[operator]  # narrowed by `good`
+            yield wrong(place, value, f"a whole number {span}")
 
     return whole_number
 

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from loopfsm.model.failure import LAST_RUNGS, RecoveryStrategy
 from loopfsm.model.plan import UNCLASSIFIED, WhenExhausted
+from loopfsm.model.situation import SituationKind
 from loopfsm.planfile.checks import (
     Check,
     arguments,
@@ -52,7 +53,7 @@ ARGV = list_of(text_or_reference, "texts or references", at_least_one=True)
 MORE_ARGV = list_of(text_or_reference, "texts or references")
 ENV = table_of(text_or_reference, "texts or references")
 TEXTS = list_of(text, "texts")
-STEPS = list_of(table, "tables")
+TABLES = list_of(table, "tables")
 TOOLS = table_of(table, "tables")
 
 _PROGRAM_ARGS = (
@@ -69,7 +70,7 @@ KEYS: Mapping[str, tuple[Key, ...]] = MappingProxyType(
             Key("workspace", filled_text, ".", "PlanFile.workspace"),
             Key("policy", table, None, "Plan.policy"),
             Key("tools", TOOLS, None, "PlanFile.tools"),
-            Key("steps", STEPS, REQUIRED, "Plan.steps"),
+            Key("steps", TABLES, REQUIRED, "Plan.steps"),
         ),
         "policy": (
             Key("max_parallel", whole(1), 8, "Policy.max_parallel"),
@@ -107,6 +108,26 @@ KEYS: Mapping[str, tuple[Key, ...]] = MappingProxyType(
             Key("timeout_s", duration, 300, "Tool.timeout_s"),
             Key("idempotent", flag, False, "Tool.idempotent"),
             Key("read_only", flag, False, "Tool.read_only"),
+            Key("interactive", flag, False, "Tool.interactive"),
+            Key("situations", TABLES, None, "Tool.situations"),
+        ),
+        "tools.NAME.situations": (
+            Key("when", table, REQUIRED, "Declared.when"),
+            Key("kind", one_of(*(kind.value for kind in SituationKind)), REQUIRED, "Declared.kind"),
+            Key("subject", filled_text, REQUIRED, "Declared.subject"),
+            Key("unblock", filled_text, None, "Declared.unblock"),
+            Key("interactive", flag, False, "Declared.interactive"),
+            Key("probe", table, None, "Declared.probe"),
+            Key("detail", text, "", "Declared.detail"),
+        ),
+        "tools.NAME.situations.when": (
+            Key("exit", whole(1, 255), None, "When.exit"),
+            Key("stderr", filled_text, None, "When.stderr"),
+            Key("http", whole(300, 599), None, "When.http"),
+        ),
+        "tools.NAME.situations.probe": (
+            Key("tool", filled_text, REQUIRED, "Probe.tool"),
+            Key("args", arguments, None, "Probe.args"),
         ),
         "steps": (
             Key("id", STEP_ID, REQUIRED, "StepSpec.id"),
@@ -150,7 +171,7 @@ NOT_YET: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "max_workarounds_after_blocker",
             "max_workarounds_after_inferred_blocker",
         ),
-        "tools.NAME": ("http", "subject", "interactive", "max_parallel", "situations"),
+        "tools.NAME": ("http", "subject", "max_parallel"),
         "steps": ("expect", "artifacts", "alternatives", "models", "revisions"),
     }
 )

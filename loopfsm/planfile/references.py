@@ -18,6 +18,7 @@ from loopfsm.planfile.checks import nearest, shortened, wrong
 from loopfsm.planfile.places import join
 
 _ENVIRONMENT_NAME = re.compile(r"[^=\0]+")
+_NOT_IN_A_PROBE = "a probe is kept for later runs and takes no references; write the value"
 
 
 @frozen(kw_only=True)
@@ -28,6 +29,8 @@ class Scope:
     environment: Mapping[str, str] = field(repr=False)
     of_a_step: bool = True
     """False in a tool's declaration: it serves every step, so no step's output is near."""
+    of_a_probe: bool = False
+    """A probe is kept and shown, and repeated in another run: it refers to nothing."""
 
 
 def resolved(value: object, place: str, scope: Scope, problems: list[Problem]) -> Any:
@@ -71,6 +74,9 @@ def _text_or_reference(value: object, place: str, scope: Scope, problems: list[P
 
 
 def _output(target: object, place: str, scope: Scope, problems: list[Problem]) -> Output | None:
+    if scope.of_a_probe:
+        problems.append(Problem(place, _NOT_IN_A_PROBE))
+        return None
     if not scope.of_a_step:
         problem = "a tool serves every step and takes no output; give it in the args of a step"
         problems.append(Problem(place, problem))
@@ -93,6 +99,9 @@ def _output(target: object, place: str, scope: Scope, problems: list[Problem]) -
 def _environment_value(
     name: object, place: str, scope: Scope, problems: list[Problem]
 ) -> EnvironmentValue | None:
+    if scope.of_a_probe:
+        problems.append(Problem(place, _NOT_IN_A_PROBE))
+        return None
     if not isinstance(name, str) or not _ENVIRONMENT_NAME.fullmatch(name):
         problems.append(wrong(place, name, "the name of an environment variable"))
         return None

@@ -15,6 +15,7 @@ _SECTION_NAMES: Mapping[str, str] = {
     "policy": "[policy]",
     "policy.budget": "[policy.budget]",
     "tools.NAME": "[tools.NAME]",
+    "tools.NAME.situations": "[[tools.NAME.situations]]",
     "steps": "[[steps]]",
     "verify": "verify",
 }

@@ -27,6 +27,7 @@ class Known:
     read_only: bool
     args_section: str | None = None
     """The section of `KEYS` that says which args it takes; None: whatever its function takes."""
+    interactive: bool = False
 
 
 def ids_of(tables: Iterable[Any]) -> tuple[str, ...]:
@@ -48,6 +49,18 @@ def read_steps(
     scope = Scope(step_ids=ids_of(tables), environment=environment)
     reader = _Reader(tools, scope, problems)
     return tuple(reader.step(table, f"steps[{index}]") for index, table in enumerate(tables))
+
+
+def read_probe(
+    table: Mapping[str, Any],
+    place: str,
+    tools: Mapping[str, Known | None],
+    environment: Mapping[str, str],
+    problems: list[Problem],
+) -> None:
+    """What is wrong with the call of a probe, apart from its keys."""
+    scope = Scope(step_ids=(), environment=environment, of_a_step=False, of_a_probe=True)
+    _Reader(tools, scope, problems).probe(table, place)
 
 
 @frozen
@@ -85,6 +98,24 @@ class _Reader:
         return Call(
             good["tool"], self._args(good["tool"], good.get("args", {}), join(place, "args"))
         )
+
+    def probe(self, table: Mapping[str, Any], place: str) -> None:
+        name, args = table.get("tool"), table.get("args", {})
+        where = join(place, "tool")
+        if not isinstance(name, str) or not name.strip():
+            return
+        tool = self._tool(name, where)
+        if tool is not None and not tool.read_only:
+            says = (
+                f"the tool {shortened(name)} is not read_only, and a probe only looks; "
+                "name a tool that is declared with read_only = true"
+            )
+            self.problems.append(Problem(where, says))
+        elif tool is not None and tool.interactive:
+            says = f"the tool {shortened(name)} is interactive, and nobody is there for a probe"
+            self.problems.append(Problem(where, says))
+        if isinstance(args, dict):
+            self._args(name, args, join(place, "args"))
 
     def _tool(self, name: str | None, place: str) -> Known | None:
         if name is None:

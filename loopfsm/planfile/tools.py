@@ -19,11 +19,15 @@ from loopfsm.planfile.keys import COMMAND_KEYS, TOOLS_NOT_YET
 from loopfsm.planfile.places import join
 from loopfsm.planfile.references import Scope, program_value
 from loopfsm.planfile.sections import read_section
+from loopfsm.planfile.situations import check_probes, read_situations
 from loopfsm.planfile.steps import Known
 from loopfsm.ports import Tool, ToolContext
 from loopfsm.tools.python import PythonTool
 from loopfsm.tools.registry import ToolRegistry
 from loopfsm.tools.shell import ShellTool
+
+FUNCTION_KEYS = ("timeout_s", "idempotent", "read_only", "interactive", "situations")
+"""The keys that say something of a Python function."""
 
 KINDS = ("command", "argv", "python")
 """A declared tool is one of these."""
@@ -71,6 +75,7 @@ def read_tools(
     """The registry, and what is known of each tool; None: declared, but wrongly."""
     shell = ShellTool(workspace=where.workspace)
     registry = ToolRegistry((shell, PythonProgram(shell=shell)))
+    made: list[Tool] = []
     known: dict[str, Known | None] = dict(BUILT_IN)
     for name, table in tables.items():
         place = join("tools", name)
@@ -82,18 +87,31 @@ def read_tools(
         tool = _declared(name, table, place, where, problems)
         known[name] = None
         if tool is not None and len(problems) == before:
-            registry.register(tool)
-            section = "args of a declared program" if isinstance(tool, ShellTool) else None
-            known[name] = Known(tool.read_only, section)
+            made.append(tool)
+            known[name] = _known(tool)
+    check_probes(tables, known, where.environment, problems)
+    for each in () if problems else made:
+        try:
+            registry.register(each)
+        except ToolError as error:  # what a decorator says, against the other tools of the plan
+            problems.append(Problem(join("tools", error.tool), error.problem))
     return registry, known
+
+
+def _known(tool: ShellTool | PythonTool[..., Any]) -> Known:
+    section = "args of a declared program" if isinstance(tool, ShellTool) else None
+    return Known(tool.read_only, section, tool.interactive)
 
 
 def _declared(
     name: str, table: Mapping[str, Any], place: str, where: Place, problems: list[Problem]
-) -> Tool | None:
+) -> ShellTool | PythonTool[..., Any] | None:
     good = read_section("tools.NAME", table, place, problems)
     if good.get("read_only"):
         good.setdefault("idempotent", True)  # what changes nothing can be asked again
+    if "situations" in good:
+        where_they_are = join(place, "situations")
+        good["situations"] = read_situations(good["situations"], where_they_are, problems)
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) != 1:
         found = " and ".join(kinds) or "none"
@@ -115,7 +133,7 @@ def _declared(
 
 def _program_tool(
     name: str, good: Mapping[str, Any], place: str, where: Place, problems: list[Problem]
-) -> Tool | None:
+) -> ShellTool | PythonTool[..., Any] | None:
     scope = Scope(step_ids=(), environment=where.environment, of_a_step=False)
     before = len(problems)
     values = {
@@ -142,7 +160,7 @@ def _looked_up(value: Any, environment: Mapping[str, str]) -> Any:
 
 def _function_tool(
     name: str, good: Mapping[str, Any], place: str, where: Place, problems: list[Problem]
-) -> Tool | None:
+) -> ShellTool | PythonTool[..., Any] | None:
     for key in COMMAND_KEYS:
         if key in good:
             says = "belongs to a tool that runs a program; a Python function has args only"
@@ -150,12 +168,14 @@ def _function_tool(
     found = _imported(good["python"], where.directory, join(place, "python"), problems)
     if found is None:
         return None
-    settings = {key: good[key] for key in ("timeout_s", "idempotent", "read_only") if key in good}
+    settings = {key: good[key] for key in FUNCTION_KEYS if key in good}
     if isinstance(found, PythonTool):  # what the decorator says holds where the plan is silent
         settings = {
             "timeout_s": found.timeout_s,
             "idempotent": found.idempotent,
             "read_only": found.read_only,
+            "interactive": found.interactive,
+            "situations": found.situations,
             "threads": found.threads,
         } | settings
         found = found.function

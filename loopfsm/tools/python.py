@@ -25,12 +25,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Generic, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, get_args
 
 from attrs import define, field, frozen
 
 from loopfsm.errors import ToolError, ToolFailed
 from loopfsm.ports import ToolContext
+from loopfsm.tools.declaring import as_given, declarations, not_started
+
+if TYPE_CHECKING:
+    from loopfsm.situations.declared import Declared
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -108,10 +112,12 @@ class DaemonThreads:
         if self._process != os.getpid():
             self._forget()  # a forked child has none of its parent's threads
         if self.abandoned >= self.max_abandoned:
-            raise ToolFailed(
+            raise not_started(
                 f"{self.abandoned} calls that were given up still run in their threads, "
                 f"at most {self.max_abandoned} may; this call was not started",
-                executed=False,
+                "locked",  # they hold what this one needs
+                "threads",
+                unblock="wait until one of these calls has ended, or start this process anew",
             )
         loop = asyncio.get_running_loop()
         bound = functools.partial(contextvars.copy_context().run, work)
@@ -211,7 +217,7 @@ class _Parameters:
             problems += [f"unknown argument {a!r}" for a in unknown]
             takes = ", ".join(sorted(self.accepted)) or "no arguments"
             message = f"tool {name!r} was not called: {'; '.join(problems)}; it takes {takes}"
-            raise ToolFailed(message, executed=False)
+            raise not_started(message, "bad_args", name)
         return dict(args) if self.context is None else {**args, self.context: context}
 
 
@@ -262,6 +268,10 @@ class PythonTool(Generic[P, R]):
     timeout_s: float | None = 300.0
     threads: DaemonThreads = field(default=SHARED, eq=False, repr=False)
     """Where a sync function runs."""
+    situations: tuple[Declared, ...] = field(default=(), converter=as_given, hash=False)
+    """What its failing results mean; tables of the keys of `Declared` are taken, too."""
+    interactive: bool = False
+    """It needs a person beside it."""
     on_loop: bool = field(init=False, eq=False, repr=False)
     """The function is async and runs on the event loop."""
     returns: Any = field(init=False, eq=False, repr=False)
@@ -273,6 +283,7 @@ class PythonTool(Generic[P, R]):
             raise ToolError(self.name, f"{self.function!r} cannot be called")
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             raise ToolError(self.name, "it yields; a tool returns one result")
+        object.__setattr__(self, "situations", declarations(self.name, self.situations))
         object.__setattr__(self, "on_loop", _runs_on_loop(self.function))
         object.__setattr__(self, "returns", _returned_by(self.function))
         object.__setattr__(self, "_parameters", _Parameters.of(self.name, self.function))

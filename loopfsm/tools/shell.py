@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import signal
@@ -16,12 +17,40 @@ from typing import IO, Any
 from attrs import field, frozen
 
 from loopfsm.errors import ToolError, ToolFailed
+from loopfsm.model.situation import SituationKind
 from loopfsm.model.step import FromEnvironment
 from loopfsm.ports import Clock, ToolContext
+from loopfsm.situations.declared import Declared
+from loopfsm.tools.declaring import as_given, declarations, not_started
 from loopfsm.tools.process import Group, Output, within
 
 KEYS = ("argv", "command", "cwd", "env", "stdin")
 """The args of a step that a shell tool understands."""
+
+NO_PROGRAM: Mapping[int, SituationKind] = {
+    errno.ENOENT: SituationKind.NOT_INSTALLED,  # named by a path: NOT_FOUND, see `_missing`
+    errno.ENOTDIR: SituationKind.NOT_FOUND,
+    errno.EACCES: SituationKind.PERMISSION,
+    errno.EPERM: SituationKind.PERMISSION,
+    errno.ETXTBSY: SituationKind.LOCKED,  # somebody is still writing it
+    errno.E2BIG: SituationKind.BAD_ARGS,
+    errno.ENAMETOOLONG: SituationKind.BAD_ARGS,
+}
+"""What it means when the program cannot be started; nothing more is known of any other reason."""
+
+NO_DIRECTORY: Mapping[int, SituationKind] = {
+    errno.ENOENT: SituationKind.WRONG_CWD,
+    errno.ENOTDIR: SituationKind.WRONG_CWD,
+    errno.EACCES: SituationKind.PERMISSION,
+}
+"""What it means when the working directory cannot be entered."""
+
+UNBLOCK: Mapping[SituationKind, str] = {
+    SituationKind.NOT_INSTALLED: "install {}, or put its directory on PATH",
+    SituationKind.PERMISSION: "let this user execute {}",
+    SituationKind.LOCKED: "wait until {} has been written",
+}
+"""What a person can do about a program that cannot be started."""
 
 
 def _not_started(message: str) -> ToolFailed:
@@ -103,7 +132,7 @@ class ShellTool:
     duration_seconds, cwd, output_truncated, and stdout_file or stderr_file (all of that
     output) where the text was cut at the context's cap. An exit code other than 0 raises
     `ToolFailed` with this result as evidence; a program that could not be started raises
-    `ToolFailed(executed=False)`.
+    `ToolFailed(executed=False)`, with the situation in its evidence where the system says which.
     """
 
     name: str = "shell"
@@ -118,6 +147,10 @@ class ShellTool:
     timeout_s: float | None = 300.0
     idempotent: bool = False
     read_only: bool = False
+    situations: tuple[Declared, ...] = field(default=(), converter=as_given, hash=False)
+    """What its failing results mean; tables of the keys of `Declared` are taken, too."""
+    interactive: bool = False
+    """It needs a person beside it."""
     grace_s: float = 0.5
     """Seconds between SIGTERM and SIGKILL."""
     output_dir: Path | None = field(default=None, converter=_absolute_or_none)
@@ -130,6 +163,7 @@ class ShellTool:
             raise ToolError(self.name, "programs as tools are not supported on Windows yet")
         if self.argv is not None and self.command is not None:
             raise ToolError(self.name, "it declares argv and command; give one of them")
+        object.__setattr__(self, "situations", declarations(self.name, self.situations))
         try:
             if self.argv is not None or self.command is not None:
                 self._program({})
@@ -138,7 +172,10 @@ class ShellTool:
 
     async def call(self, args: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         """Run the program to its end; cancelled, end its whole group first."""
-        program = self._program(args)
+        try:
+            program = self._program(args)
+        except ToolFailed as failed:
+            raise not_started(failed.message, SituationKind.BAD_ARGS, self.name) from failed
         now = asyncio.get_running_loop().time if self.clock is None else self.clock.now
         started = now()
         process = _start(program)
@@ -253,20 +290,34 @@ def _start(program: _Program) -> subprocess.Popen[bytes]:
                 start_new_session=True,
             )
     except OSError as error:
-        raise _not_started(_why_not(program, error)) from error
+        raise _why_not(program, error) from error
     except ValueError as error:  # a NUL byte, or a "=" in the name of a variable
-        raise _not_started(f"{program.shown!r} could not be started: {error}") from error
+        message = f"{program.shown!r} could not be started: {error}"
+        raise not_started(message, SituationKind.BAD_ARGS, program.shown) from error
 
 
-def _why_not(program: _Program, error: OSError) -> str:
-    reason = error.strerror or str(error)
+def _why_not(program: _Program, error: OSError) -> ToolFailed:
+    reason, number = error.strerror or str(error), error.errno or 0
     if error.filename == program.cwd:
-        return (
-            f"{program.shown!r} was not started: working directory {program.told_cwd!r}: {reason}"
-        )
-    if isinstance(error, FileNotFoundError):
+        where = f"working directory {program.told_cwd!r}"
+        message = f"{program.shown!r} was not started: {where}: {reason}"
+        return not_started(message, NO_DIRECTORY.get(number), program.told_cwd)
+    kind = NO_PROGRAM.get(number)
+    if number == errno.ENOENT:
         reason = "no such program (or the interpreter in its first line is missing)"
-    return f"{program.shown!r} could not be started: {reason}"
+        kind = _missing(program)
+    message = f"{program.shown!r} could not be started: {reason}"
+    unblock = UNBLOCK[kind].format(program.shown) if kind and kind in UNBLOCK else None
+    return not_started(message, kind, program.shown, unblock=unblock)
+
+
+def _missing(program: _Program) -> SituationKind | None:
+    """A name that is on no PATH is not installed; a path that leads nowhere is a wrong path."""
+    named = program.argv[0]
+    if "/" not in named:
+        return NO_PROGRAM[errno.ENOENT]
+    # what is there misses its interpreter: which one, is not known
+    return None if os.path.exists(os.path.join(program.cwd, named)) else SituationKind.NOT_FOUND
 
 
 def _result(

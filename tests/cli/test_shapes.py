@@ -11,7 +11,7 @@ import jsonschema  # type: ignore[import-untyped]  # its types are a package of 
 import pytest
 
 from loopfsm.cli import main, shapes
-from loopfsm.cli.shapes import SHAPES
+from loopfsm.cli.shapes import SHAPES, UNTYPED
 from loopfsm.errors import PostconditionViolated
 from tests.cli.plans import SPENT, TWO, Terminal
 
@@ -20,17 +20,21 @@ def check(lines: Iterable[Mapping[str, Any]]) -> set[str]:
     """The types of the lines; each line fits the shape of its type."""
     types = set()
     for line in lines:
-        jsonschema.validate(line, SHAPES[line["type"]], jsonschema.Draft202012Validator)
-        types.add(line["type"])
+        name = line.get("type", UNTYPED)
+        jsonschema.validate(line, SHAPES[name], jsonschema.Draft202012Validator)
+        types.add(name)
     return types
 
 
 def test_each_shape_is_a_schema() -> None:
-    """Of draft 2020-12, named by the type of its lines."""
+    """Of draft 2020-12, named by the type of its lines; the lines of one have no type."""
     for name, shape in SHAPES.items():
         jsonschema.Draft202012Validator.check_schema(shape)
-        assert {"const": name} == shape["properties"]["type"]
         assert shapes.DIALECT == shape["$schema"]
+        if name == UNTYPED:
+            assert all("type" not in each["properties"] for each in shape["anyOf"])
+        else:
+            assert {"const": name} == shape["properties"]["type"]
 
 
 def test_the_shapes_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +76,9 @@ def test_what_every_command_prints_fits_its_shape(
     fits("show", "last")
     monkeypatch.setattr("loopfsm.review.prove.report", lambda: ("proved", True))
     fits("prove")
+    lines = terminal.directory / "lines"
+    lines.write_text('{"tool": "t", "result": 1}\n[]\n', encoding="utf-8")
+    fits("classify", str(lines))
     with monkeypatch.context() as patched:
         patched.setattr("loopfsm.engine.loop.Loop.run", interrupted)
         fits("run", terminal.plan())

@@ -44,6 +44,20 @@ STEPS = st.builds(
     st.fixed_dictionaries({"id": WORDS, "tool": WORDS}),
     tables("steps"),
 )
+SITUATIONS = st.builds(
+    lambda when, probe, rest: {**rest, **when, **probe},
+    st.fixed_dictionaries({"when": tables("tools.NAME.situations.when")}),
+    st.fixed_dictionaries({}, optional={"probe": tables("tools.NAME.situations.probe")}),
+    tables("tools.NAME.situations"),
+)
+TOOLS = st.builds(
+    # no functions: a module that a plan names is really imported
+    lambda table, rest: {k: v for k, v in {**table, **rest}.items() if k != "python"},
+    tables("tools.NAME"),
+    st.fixed_dictionaries(
+        {}, optional={"argv": st.just(["true"]), "situations": st.lists(SITUATIONS, max_size=2)}
+    ),
+)
 PLANS = st.builds(
     lambda known, rest: {**rest, **known},
     st.fixed_dictionaries(
@@ -51,12 +65,7 @@ PLANS = st.builds(
         optional={
             "goal": WORDS,
             "policy": tables("policy"),
-            # no functions: a module that a plan names is really imported
-            "tools": st.dictionaries(
-                WORDS,
-                tables("tools.NAME").map(lambda t: {k: t[k] for k in t if k != "python"}),
-                max_size=1,
-            ),
+            "tools": st.dictionaries(WORDS, TOOLS, max_size=2),
             "steps": st.lists(STEPS, max_size=2),
         },
     ),

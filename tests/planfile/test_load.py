@@ -13,12 +13,14 @@ import pytest
 
 from loopfsm.model.failure import LAST_RUNGS, RecoveryStrategy
 from loopfsm.model.plan import Budget, Plan, Policy, WhenExhausted
+from loopfsm.model.situation import Probe
 from loopfsm.model.step import Call, EnvironmentValue, Output, StepSpec
 from loopfsm.planfile import PlanFile, load, loads
 from loopfsm.planfile.keys import KEYS, NOT_YET, REQUIRED, STRATEGIES, STRATEGIES_NOT_YET
 from loopfsm.planfile.places import line_of, lines_of
 from loopfsm.planfile.tools import BUILT_IN
 from loopfsm.ports import ToolContext
+from loopfsm.situations.declared import Declared, When
 from loopfsm.tools.python import PythonTool
 from loopfsm.tools.shell import ShellTool
 
@@ -269,6 +271,9 @@ NOUNS: dict[str, type] = {
     "policy.budget": Budget,
     "steps": StepSpec,
     "verify": Call,
+    "tools.NAME.situations": Declared,
+    "tools.NAME.situations.when": When,
+    "tools.NAME.situations.probe": Probe,
 }
 
 
