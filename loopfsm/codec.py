@@ -69,7 +69,30 @@ def unstructured(value: Any, place: str, keep: Keep = no_files) -> Any:
     Raises:
         NotSerialisable: it holds what no journal can keep; the error says where, and what.
     """
-    return _Walk(keep).data(value, place)
+    return value if is_json(value) else _Walk(keep).data(value, place)
+
+
+def is_json(value: Any, deepest: int = 20) -> bool:
+    """Whether a value, which is not nested too deeply, is written to JSON as it stands."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return bool(-_EXACT <= value <= _EXACT)
+    if kind is float:
+        return math.isfinite(value)
+    if deepest and kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or key.startswith("$") or not is_json(item, deepest - 1):
+                return False
+        return True
+    if deepest and kind is list:
+        return all(is_json(item, deepest - 1) for item in value)
+    return False
+
+
+_EXACT = 2**63
+"""Whole numbers up to here are looked at no further."""
 
 
 def unstructured_anyhow(value: Any) -> Any:
@@ -105,7 +128,7 @@ class _Walk:
             return self._composed(kind, value, place)
         except (NotSerialisable, OSError):
             raise
-        except Exception as error:  # noqa: BLE001  # looking into it runs code of its author's
+        except Exception as error:  # looking into it runs code of its author's
             says = f"{_named(value)} that cannot be read ({type(error).__name__})"
             raise NotSerialisable(place, says) from error
         finally:
@@ -122,16 +145,12 @@ class _Walk:
         for base, write in _SCALARS:
             if isinstance(value, base):
                 return write(value)
-        if isinstance(value, Enum):
-            return self.data(value.value, place)
-        if isinstance(value, str):
-            return str.__str__(value)
+        if isinstance(value, (Enum, str)):
+            return self.data(value.value if isinstance(value, Enum) else str.__str__(value), place)
         if isinstance(value, (bytes, bytearray, memoryview)):
             return {"$bytes": self._kept(bytes(value), place)}
-        if isinstance(value, int):
-            return _whole(int(value), place)
-        if isinstance(value, float):
-            return self.data(float(value), place)
+        if isinstance(value, (int, float)):
+            return self.data(int(value) if isinstance(value, int) else float(value), place)
         return self._object(value, place)
 
     def _object(self, value: Any, place: str) -> Any:
@@ -350,14 +369,26 @@ def kept(value: Any, annotation: Any, keep: Keep, fetch: Fetch, place: str = "ou
     Raises:
         NotSerialisable: no journal can keep it, or it does not fit its annotation.
     """
+    if is_plain(annotation) and is_json(value):
+        return _built_anew(value)
     data = unstructured(value, place, keep)
     if is_plain(annotation) and is_itself(value):
-        return value
+        return _built_anew(value)
     try:
         return structured(tagged(data, fetch), annotation)
-    except Exception as error:  # noqa: BLE001  # building it runs code of its author's
+    except Exception as error:  # building it runs code of its author's
         told = f"it does not fit {annotation_name(annotation)}, which its tool says it returns"
         raise NotSerialisable(place, _named(value), f"{told}: {error}") from error
+
+
+def _built_anew(value: Any) -> Any:
+    """The same data in lists and dicts of our own: what the tool does to its own stays there."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _built_anew(item) for key, item in value.items()}
+    if kind in (list, tuple):
+        return kind(map(_built_anew, value))
+    return value
 
 
 def is_itself(value: Any) -> bool:

@@ -104,7 +104,8 @@ def reported_failure(output: Any) -> dict[str, Any] | None:
 def describe(error: BaseException) -> str:
     """An exception in one line."""
     try:
-        text = str(error)
+        only = error.args[0] if len(error.args) == 1 else None
+        text = only.shown if isinstance(only, FromEnvironment) else str(error)
     except Exception:  # its text is code of its author's
         text = "its text cannot be shown"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -162,15 +162,14 @@ class SqliteLease:
         replies: Mapping[str, str] = EMPTY,
     ) -> None:
         units = tuple(units)
+        commit = _Commit(self._store.files, units)
+        end = chained(self._hash, commit.text) if units else self._hash
+        events, commits = self._events + commit.events, self._commits + bool(units)
+        run, spent = after.run, run_budgets(after.spent)
+        without = codec.text_of(run.without) if run.without else "[]"
+        stands = (run.state.value, without, sound(run.reason), spent, now)
+        counts = (events, commits, end, now + self._lease_s)
         with self._store.transaction() as connection:
-            commit = _Commit(self._store.files, units)
-            end = chained(self._hash, commit.text) if units else self._hash
-            events = self._events + commit.events
-            commits = self._commits + bool(units)
-            run, spent = after.run, run_budgets(after.spent)
-            without = codec.text_of(run.without) if run.without else "[]"
-            stands = (run.state.value, without, sound(run.reason), spent, now)
-            counts = (events, commits, end, now + self._lease_s)
             claim = connection.execute(CLAIM, (*stands, *counts, self._run, self._epoch))
             self._claim(claim)
             if units:
