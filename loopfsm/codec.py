@@ -28,7 +28,7 @@ from datetime import date, datetime, time
 from enum import Enum
 from functools import cache
 from pathlib import Path, PurePath
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import attrs
 import cattrs
@@ -129,7 +129,7 @@ class _Walk:
         except (NotSerialisable, OSError):
             raise
         except Exception as error:  # looking into it runs code of its author's
-            says = f"{_named(value)} that cannot be read ({type(error).__name__})"
+            says = f"{named(value)} that cannot be read ({type(error).__name__})"
             raise NotSerialisable(place, says) from error
         finally:
             self._around.discard(id(value))
@@ -167,7 +167,7 @@ class _Walk:
         elif dataclasses.is_dataclass(value):
             names = [field.name for field in dataclasses.fields(value)]
         else:
-            raise NotSerialisable(place, _named(value), _advice(value))
+            raise NotSerialisable(place, named(value), _advice(value))
         return {name: self.data(getattr(value, name), f"{place}.{name}") for name in names}
 
     def _mapping(self, value: Mapping[Any, Any], place: str) -> Any:
@@ -199,7 +199,8 @@ def _whole(value: int, place: str) -> int:
     return value
 
 
-def _named(value: object) -> str:
+def named(value: object) -> str:
+    """The type of a value, as a sentence has it."""
     kind = type(value)
     home = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a {home}{kind.__qualname__}"
@@ -355,57 +356,6 @@ def _exactly(kinds: type | tuple[type, ...]) -> Callable[[Any, Any], Any]:
 
 
 _CONVERTER = _converter()
-
-
-# What tools return
-
-
-def kept(value: Any, annotation: Any, keep: Keep, fetch: Fetch, place: str = "output") -> Any:
-    """What a later process will read of `value`: the one that goes on sees the same.
-
-    Plain data is itself. What a type is needed for comes back in the type that the annotation
-    names, else as plain data.
-
-    Raises:
-        NotSerialisable: no journal can keep it, or it does not fit its annotation.
-    """
-    if is_plain(annotation) and is_json(value):
-        return _built_anew(value)
-    data = unstructured(value, place, keep)
-    if is_plain(annotation) and is_itself(value):
-        return _built_anew(value)
-    try:
-        return structured(tagged(data, fetch), annotation)
-    except Exception as error:  # building it runs code of its author's
-        told = f"it does not fit {annotation_name(annotation)}, which its tool says it returns"
-        raise NotSerialisable(place, _named(value), f"{told}: {error}") from error
-
-
-def _built_anew(value: Any) -> Any:
-    """The same data in lists and dicts of our own: what the tool does to its own stays there."""
-    kind = type(value)
-    if kind is dict:
-        return {key: _built_anew(item) for key, item in value.items()}
-    if kind in (list, tuple):
-        return kind(map(_built_anew, value))
-    return value
-
-
-def is_itself(value: Any) -> bool:
-    """Whether a value is made of texts, numbers, lists, tuples and dicts alone."""
-    kind = type(value)
-    if kind in (str, int, float, bool, type(None), bytes, FromEnvironment):
-        return True
-    if kind in (list, tuple):
-        return all(map(is_itself, value))
-    if kind is dict:
-        return all(is_itself(key) and is_itself(item) for key, item in value.items())
-    return False
-
-
-def annotation_name(annotation: Any) -> str:
-    """A type as its author would write it."""
-    return cast(str, getattr(annotation, "__name__", str(annotation)))
 
 
 # Texts

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
 from loopfsm.model.event import Event, Unit
-from loopfsm.model.loop_state import RunState
-from loopfsm.model.record import Header, Message, Origin, Record, Restore
 from loopfsm.model.step import EMPTY, Step, Verdict
+
+if TYPE_CHECKING:  # only journals need them, and a library that is imported has none yet
+    from loopfsm.model.loop_state import RunState
+    from loopfsm.model.record import Header, Message, Origin, Record, Restore
 
 
 class Timer(Protocol):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopfsm import codec
+from loopfsm import codec, outputs
 from loopfsm.errors import NotSerialisable
 from loopfsm.model.step import EnvironmentValue, FromEnvironment, Output
 from loopfsm.plain import LARGEST_BITS, plain
@@ -196,10 +196,10 @@ def test_what_goes_on_is_what_a_later_process_reads(
     @given(values)
     def law(value: Any) -> None:
         files = Kept()
-        kept = codec.kept(value, annotation, files.keep, files.fetch)
+        kept = outputs.kept(value, annotation, files.keep, files.fetch)
         later = codec.structured(there_and_back(value, files), annotation)
         assert alike(later) == alike(kept)
-        assert alike(kept) == alike(codec.kept(kept, annotation, files.keep, files.fetch))
+        assert alike(kept) == alike(outputs.kept(kept, annotation, files.keep, files.fetch))
         assert alike(kept) == alike(codec.structured(there_and_back(kept, files), annotation))
 
     law()
@@ -210,15 +210,15 @@ def test_what_goes_on_is_what_a_later_process_reads(
 def test_a_class_comes_back_where_its_tool_names_it(box: Box) -> None:
     """Without an annotation it is plain data; with one it is what it was."""
     files = Kept()
-    assert box == codec.kept(box, Box, files.keep, files.fetch)
-    assert isinstance(codec.kept(box, Any, files.keep, files.fetch), dict)
+    assert box == outputs.kept(box, Box, files.keep, files.fetch)
+    assert isinstance(outputs.kept(box, Any, files.keep, files.fetch), dict)
 
 
 @pytest.mark.parametrize("annotation", [Any, dict, dict[str, Any]])
 def test_what_a_tool_does_to_its_own_list_later_changes_nothing(annotation: Any) -> None:
     """A tool may keep what it returned; the run has its own, as the file has."""
     mine: dict[str, Any] = {"box": {"name": "a"}, "pairs": [[1], ({"x": 2},)]}
-    kept = codec.kept(mine, annotation, codec.no_files, codec.gone)
+    kept = outputs.kept(mine, annotation, codec.no_files, codec.gone)
     before = codec.text_of(codec.unstructured(kept, "output"))
     mine["box"]["name"] = "b"
     mine["pairs"].append(3)
@@ -228,7 +228,7 @@ def test_what_a_tool_does_to_its_own_list_later_changes_nothing(annotation: Any)
 def test_what_does_not_fit_its_annotation_is_refused() -> None:
     """A tool that returns something else than it says gives its attempt a failure."""
     with pytest.raises(NotSerialisable, match="it does not fit Box, which its tool says it"):
-        codec.kept({"name": 1}, Box, codec.no_files, codec.gone)
+        outputs.kept({"name": 1}, Box, codec.no_files, codec.gone)
 
 
 def test_a_class_that_cannot_be_built_again_is_refused() -> None:
@@ -245,7 +245,7 @@ def test_a_class_that_cannot_be_built_again_is_refused() -> None:
 
     made: list[Once] = []
     with pytest.raises(NotSerialisable, match="does not fit Once"):
-        codec.kept(Once(1), Once, codec.no_files, codec.gone)
+        outputs.kept(Once(1), Once, codec.no_files, codec.gone)
 
 
 # ------------------------------------------------------------------ the environment
@@ -394,5 +394,5 @@ def test_bytes_that_are_gone_are_a_key_error() -> None:
 @pytest.mark.parametrize("kind", [PurePath, PurePosixPath, PureWindowsPath, Path])
 def test_a_path_comes_back_as_the_kind_that_is_named(kind: type[PurePath]) -> None:
     """`Path` unless the annotation says otherwise."""
-    kept = codec.kept(kind("a/b"), kind, codec.no_files, codec.gone)
+    kept = outputs.kept(kind("a/b"), kind, codec.no_files, codec.gone)
     assert (kind("a/b"), True) == (kept, isinstance(kept, kind))

@@ -74,10 +74,10 @@ class Files:
                 yield path.parent.name + path.name
 
     def drop(self, unused: Iterable[str]) -> None:
-        """Forget some contents."""
-        for sha in unused:
+        """Forget some contents, and what a killed process left half written."""
+        for path in (*map(self.path_of, unused), *self.directory.glob("??/.new-*")):
             with suppress(OSError):
-                self.path_of(sha).unlink()
+                path.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from loopfsm import codec
+from loopfsm import codec, outputs
 from loopfsm.errors import AnswerRefused, JournalRefused, LeaseHeld, NotSerialisable, UnknownRun
 from loopfsm.journals.sqlite import holder as processes
 from loopfsm.journals.sqlite import rows, schema
@@ -211,7 +211,7 @@ class SqliteJournal:
 
     def keepable(self, output: Any, annotation: Any) -> Any:
         files = self._store.files
-        return codec.kept(output, annotation, files.keep, files.fetch)
+        return outputs.kept(output, annotation, files.keep, files.fetch)
 
     # Reading
 
