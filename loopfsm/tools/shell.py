@@ -18,6 +18,7 @@ from attrs import field, frozen
 from loopfsm.errors import ToolError, ToolFailed
 from loopfsm.model.step import FromEnvironment
 from loopfsm.ports import Clock, ToolContext
+from loopfsm.tools.leftovers import marks
 from loopfsm.tools.process import Group, Output, within
 
 KEYS = ("argv", "command", "cwd", "env", "stdin")
@@ -95,7 +96,9 @@ class ShellTool:
     `command` when the tool declares neither, `cwd`, `env` (added to the tool's), `stdin`.
 
     The environment of the program is exactly this process's own with `env` on top, or `env`
-    alone with `inherit_env=False`. Standard input is closed unless `stdin` is given. What it
+    alone with `inherit_env=False`; in either case it has LOOPFSM_RUN, LOOPFSM_STEP,
+    LOOPFSM_ATTEMPT, LOOPFSM_IDEMPOTENCY_KEY and LOOPFSM_DRIVER too, by which it is found and
+    ended when it has outlived its driver. Standard input is closed unless `stdin` is given. What it
     left running in its process group when it ended gets `grace_s` to finish its output, then
     is ended like the group of a cancelled call.
 
@@ -141,7 +144,7 @@ class ShellTool:
         program = self._program(args)
         now = asyncio.get_running_loop().time if self.clock is None else self.clock.now
         started = now()
-        process = _start(program)
+        process = _start(program, marks(context))
         assert process.stdout is not None  # both were asked for
         assert process.stderr is not None
         group = Group(process)
@@ -235,7 +238,7 @@ class ShellTool:
         return new_file
 
 
-def _start(program: _Program) -> subprocess.Popen[bytes]:
+def _start(program: _Program, marked: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own."""
     try:
         with tempfile.TemporaryFile() as text:
@@ -249,7 +252,7 @@ def _start(program: _Program) -> subprocess.Popen[bytes]:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 cwd=program.cwd,
-                env=dict(program.env),
+                env={**program.env, **marked},
                 start_new_session=True,
             )
     except OSError as error:

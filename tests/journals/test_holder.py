@@ -85,9 +85,15 @@ def test_what_cannot_be_seen_from_here_is_not_called_gone() -> None:
     """Another host; another namespace of processes on the same boot (a container)."""
     namespace = attrs.evolve(ME, boot=f"{ME.boot.partition('/')[0]}/pid:[1]")
     assert [None, None] == [
-        holder.is_gone(attrs.evolve(ME, host="elsewhere")),
+        holder.is_gone(attrs.evolve(ME, host="elsewhere", boot="another/pid:[1]")),
         holder.is_gone(namespace),
     ]
+
+
+def test_a_machine_is_known_by_its_boot_whatever_it_is_called() -> None:
+    """A host that woke up in another network is the same host, with the same processes."""
+    renamed = [attrs.evolve(each, host="elsewhere") for each in (ME, ended())]
+    assert [False, True] == [holder.is_gone(each) for each in renamed]
 
 
 # ------------------------------------------------------------------ taking a run over
@@ -114,12 +120,12 @@ def test_a_driver_of_another_life_is_taken_over_at_once(
     assert 2 == journal.acquire("run", 1.0, 30, ROWS).epoch
 
 
-@pytest.mark.parametrize("change", [{"host": "elsewhere"}, {"boot": "same"}])
+@pytest.mark.parametrize("change", [{"host": "elsewhere", "boot": "other/"}, {"boot": "same"}])
 def test_a_driver_elsewhere_has_the_time_of_its_lease(
     change: dict[str, str], journal: SqliteJournal
 ) -> None:
     """Nobody can see whether it lives: silent for so long, it has lost the run (B33)."""
-    if "boot" in change:
+    if "host" not in change:
         change = {"boot": f"{ME.boot.partition('/')[0]}/pid:[1]"}
     other = attrs.evolve(ME, **change)  # type: ignore[arg-type]  # texts, all of them
     held_by(journal, other)

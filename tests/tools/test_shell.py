@@ -15,6 +15,7 @@ import pytest
 from loopfsm.errors import ToolError, ToolFailed
 from loopfsm.ports import Tool
 from loopfsm.testing import FakeClock, tool_context
+from loopfsm.tools.leftovers import marks
 from loopfsm.tools.shell import ShellTool
 
 SHAPE = {
@@ -154,7 +155,8 @@ def test_the_environment_can_be_given_alone(monkeypatch: pytest.MonkeyPatch) -> 
     """Without inheritance the program sees `env` and nothing else."""
     monkeypatch.setenv("OURS", "inherited")
     used = ShellTool(inherit_env=False, env={"A": "1"}, argv=["/usr/bin/env"])
-    assert run(used)["stdout"] == "A=1\n"
+    seen = dict(line.split("=", 1) for line in run(used)["stdout"].splitlines())
+    assert {"A": "1", **marks(tool_context())} == seen
 
 
 def test_the_directory_starts_at_the_workspace(tmp_path: Path) -> None:
