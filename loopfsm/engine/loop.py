@@ -150,6 +150,7 @@ class Loop:
             verifier=verifier,
             feed=self._driver.feed,
             abandon=self._driver.abandon,
+            output_dir=self._journal.output_dir(self.state.run.id),
             keepable=self._journal.keepable,
         )
 

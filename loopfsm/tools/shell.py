@@ -124,7 +124,7 @@ class ShellTool:
     grace_s: float = 0.5
     """Seconds between SIGTERM and SIGKILL."""
     output_dir: Path | None = field(default=None, converter=_absolute_or_none)
-    """Where long outputs are kept; None: a fresh temporary directory for each call."""
+    """Where long outputs are kept; None: with the run, else in a fresh temporary directory."""
     clock: Clock | None = field(default=None, eq=False, repr=False)
     """For `duration_seconds`; None: the event loop's own time."""
 
@@ -220,14 +220,15 @@ class ShellTool:
 
     def _namer(self, context: ToolContext) -> Callable[[str], IO[bytes]]:
         """Names the files of one call: in one directory, readable by the owner alone."""
-        directory = self.output_dir
+        directory = self.output_dir or context.output_dir
         step = re.sub(r"[^\w.-]", "_", context.step_id)[:60]
 
         def new_file(stream: str) -> IO[bytes]:
             nonlocal directory
             if directory is None:
                 directory = Path(tempfile.mkdtemp(prefix="loopfsm-"))
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
             return tempfile.NamedTemporaryFile(
                 prefix=f"{step}-{context.attempt}-",
                 suffix=f".{stream}",

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
 
 from loopfsm.engine.loop import Loop
@@ -15,8 +16,10 @@ from loopfsm.errors import AnswerRefused, JournalRefused
 from loopfsm.journals.sqlite import SqliteJournal
 from loopfsm.journals.sqlite.lease import SqliteLease
 from loopfsm.model.loop_state import LoopState
+from loopfsm.model.plan import Policy
 from loopfsm.model.record import Message, Origin, Word
 from loopfsm.testing import Fails, FakeClock, Hangs, Returns, ScriptedTool
+from loopfsm.tools.shell import ShellTool
 from tests.engine.kit import plan_of, run
 from tests.journals.kit import opened
 
@@ -134,3 +137,14 @@ def test_a_forked_child_gives_nothing_back(journal: SqliteJournal) -> None:
     lease._pid = os.getpid()
     lease.release(0.0)
     assert journal.header("run").hold is None
+
+
+def test_long_outputs_of_programs_go_with_their_run(journal: SqliteJournal, tmp_path: Path) -> None:
+    """They stand beside the journal as long as the run does, and no longer."""
+    long = ShellTool(name="work", command="printf 12345")
+    plan = attrs.evolve(plan_of("a"), policy=Policy(output_cap_bytes=3))
+    loop = Loop(plan, tools=[long], journal=journal, run_id="run")
+    kept = Path(loop.run_sync().outputs["a"]["stdout_file"])
+    assert (b"12345", tmp_path / "journal.db.files") == (kept.read_bytes(), kept.parents[1])
+    assert ("run",) == journal.prune()
+    assert not kept.exists()

@@ -30,8 +30,11 @@ SHAPE = {
 }
 
 
-def run(used: ShellTool, cap: int = 65536, **args: Any) -> dict[str, Any]:
-    return asyncio.run(used.call(args, tool_context(output_cap_bytes=cap)))
+def run(
+    used: ShellTool, cap: int = 65536, output_dir: Path | None = None, **args: Any
+) -> dict[str, Any]:
+    context = tool_context(output_cap_bytes=cap, output_dir=output_dir)
+    return asyncio.run(used.call(args, context))
 
 
 def failure(used: ShellTool, **args: Any) -> ToolFailed:
@@ -181,6 +184,14 @@ def test_output_beyond_the_cap_is_whole_in_a_file(tmp_path: Path) -> None:
     assert Path(result["stdout_file"]).stat().st_mode & 0o777 == 0o600
     assert Path(result["stderr_file"]).read_text() == "error\n"
     assert SHAPE | {"stdout_file", "stderr_file"} == set(result)
+
+
+def test_a_long_output_is_kept_with_its_run(tmp_path: Path) -> None:
+    """Where the run's journal keeps such files, they last as long as it does."""
+    kept = tmp_path / "journal.files"
+    result = run(ShellTool(command="printf 123456"), cap=5, output_dir=kept)
+    assert kept == Path(result["stdout_file"]).parent
+    assert 0o700 == kept.stat().st_mode & 0o777
 
 
 def test_output_of_exactly_the_cap_needs_no_file(tmp_path: Path) -> None:

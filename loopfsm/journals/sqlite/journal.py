@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -204,6 +205,8 @@ class SqliteJournal:
                 connection.execute("DELETE FROM runs WHERE number = ?", (number,))
         if found:
             self._store.rows("VACUUM")
+        for _, run_id in found:
+            shutil.rmtree(self._store.files.output_dir(run_id), ignore_errors=True)
         files = self._store.files
         kept = tuple(files.kept())  # listed first: what is kept from now on is not looked at
         held = self._store.rows("SELECT epoch, host, boot, pid, started, held_until FROM heads")
@@ -212,6 +215,9 @@ class SqliteJournal:
             used = {sha for (sha,) in self._store.rows("SELECT DISTINCT sha FROM files")}
             files.drop(sha for sha in kept if sha not in used)
         return tuple(run_id for _, run_id in found)
+
+    def output_dir(self, run_id: str) -> Path | None:
+        return self._store.files.output_dir(run_id)
 
     def keepable(self, output: Any, annotation: Any) -> Any:
         files = self._store.files
