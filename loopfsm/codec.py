@@ -1,4 +1,4 @@
-"""Nouns and tool values as JSON, and back: the only module that knows `cattrs`.
+"""Nouns and tool values as JSON, and back.
 
 JSON has no bytes, no tuple, no date and no infinity. What it lacks is written as a mapping
 with one key that begins with `$`:
@@ -14,25 +14,24 @@ with one key that begins with `$`:
 
 Everything else is itself. Enums are written by value, attrs classes and dataclasses by
 field; they come back as what they were where a type says so (the annotation of a noun's
-field, or of what a tool returns), else as plain data.
+field, or of what a tool returns; see `loopfsm.structuring`), else as plain data.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
-import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from enum import Enum
-from functools import cache
 from pathlib import Path, PurePath
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
 import attrs
-import cattrs
 
+from loopfsm import structuring
 from loopfsm.errors import NotSerialisable
 from loopfsm.model.step import EnvironmentValue, FromEnvironment, Output
 from loopfsm.plain import LARGEST_BITS, plain
@@ -40,7 +39,6 @@ from loopfsm.plain import LARGEST_BITS, plain
 VERSION = 1
 """Of the forms above. A journal says which version wrote it."""
 
-T = TypeVar("T")
 Keep = Callable[[bytes], str]
 """Keeps bytes and returns their SHA-256, in hexadecimal."""
 Fetch = Callable[[str], bytes]
@@ -53,6 +51,11 @@ DEEPEST = 100
 def no_files(content: bytes) -> str:
     """Keep no bytes."""
     raise NotSerialisable("", "bytes", "this place takes text; decode them")
+
+
+def sha_of(content: bytes) -> str:
+    """The SHA-256 of bytes, which are kept already."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def gone(sha: str) -> bytes:
@@ -274,88 +277,22 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def structured(data: Any, kind: Any) -> Any:
-    """What `tagged` returned, as a value of type `kind`.
+    """What `tagged` returned, as a value of type `kind`; see `loopfsm.structuring` for the rule.
 
     Raises:
         TypeError, ValueError: it does not fit.
     """
-    if is_plain(kind):
-        return data
-    try:
-        return _CONVERTER.structure(data, kind)
-    except (cattrs.BaseValidationError, cattrs.StructureHandlerNotFoundError) as error:
-        lines = cattrs.transform_error(error) if isinstance(error, ExceptionGroup) else [str(error)]
-        raise ValueError("; ".join(lines)) from error
+    return data if is_plain(kind) else _STRUCTURER.structured(data, kind)
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether data of this type is read back as it was written: there is nothing to structure."""
+    return structuring.is_plain(kind)
 
 
 def field_types(noun: type) -> Mapping[str, Any]:
     """The type of each field of an attrs class."""
     return {field.name: field.type for field in attrs.fields(attrs.resolve_types(noun))}
-
-
-def is_plain(kind: Any) -> bool:
-    """Whether data of this type is read back as it was written: there is nothing to structure."""
-    try:
-        return _is_plain(kind)
-    except (TypeError, NameError, RecursionError):  # cattrs may still make something of it
-        return False
-
-
-_PLAIN = (Any, None, type(None), object, str, int, float, bool, bytes, datetime, date, time)
-
-
-@cache
-def _is_plain(kind: Any) -> bool:
-    if kind in _PLAIN or isinstance(kind, (str, TypeVar)):  # a text: a name nobody could resolve
-        return True
-    origin, inside = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return all(_is_plain(each) for each in inside)
-    if kind in (list, dict, tuple, Mapping, Sequence) or origin in (list, Sequence):
-        return all(_is_plain(each) for each in inside)
-    if origin in (dict, Mapping):
-        return all(_is_plain(each) for each in inside)
-    if origin is tuple:
-        return all(_is_plain(each) for each in inside if each is not ...)
-    if is_typeddict(kind):
-        return all(_is_plain(each) for each in get_type_hints(kind).values())
-    return False
-
-
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter()
-    converter.register_structure_hook(datetime, _unless(datetime, datetime.fromisoformat))
-    converter.register_structure_hook(date, _unless(date, date.fromisoformat))
-    converter.register_structure_hook(time, _unless(time, time.fromisoformat))
-    for scalar in (str, bytes, bool, int):
-        converter.register_structure_hook(scalar, _exactly(scalar))
-    converter.register_structure_hook(float, _exactly((int, float)))
-    converter.register_structure_hook_func(
-        lambda kind: isinstance(kind, type) and issubclass(kind, PurePath),
-        lambda value, kind: kind(value),
-    )
-    converter.register_structure_hook(Output, _exactly(Output))
-    converter.register_structure_hook(EnvironmentValue, _exactly(EnvironmentValue))
-    return converter
-
-
-def _unless(kind: type, read: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
-    return lambda value, _: value if isinstance(value, kind) else read(value)
-
-
-def _exactly(kinds: type | tuple[type, ...]) -> Callable[[Any, Any], Any]:
-    """Take what is of the type already; never turn a text into a number or the like."""
-
-    def take(value: Any, kind: Any) -> Any:
-        references = (EnvironmentValue, Output)
-        if not isinstance(value, kinds) and not isinstance(value, references):
-            raise TypeError(f"found {plain(value, most_values=5)!r}, expected {kind.__name__}")
-        return value
-
-    return take
-
-
-_CONVERTER = _converter()
 
 
 # Texts
@@ -372,3 +309,10 @@ _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 def data_of(text: str) -> Any:
     """What `text_of` wrote; `ValueError` when it is no JSON."""
     return json.loads(text)
+
+
+def _written(value: Any) -> str:
+    return text_of(unstructured(value, "", sha_of))
+
+
+_STRUCTURER = structuring.Structurer(_written)

@@ -210,7 +210,7 @@ def test_what_goes_on_is_what_a_later_process_reads(
 def test_a_class_comes_back_where_its_tool_names_it(box: Box) -> None:
     """Without an annotation it is plain data; with one it is what it was."""
     files = Kept()
-    assert box == outputs.kept(box, Box, files.keep, files.fetch)
+    assert alike(box) == alike(outputs.kept(box, Box, files.keep, files.fetch))
     assert isinstance(outputs.kept(box, Any, files.keep, files.fetch), dict)
 
 
