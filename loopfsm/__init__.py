@@ -4,7 +4,7 @@
 fails it recovers, stops or asks, within declared budgets. The names in `__all__` are
 public and stable; everything else may change.
 
-Names that would load networkx, or all the strategies, are resolved on first use.
+Names that would load the machines, the strategies or networkx are resolved on first use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from loopfsm.errors import (
     TransitionRefused,
     UnknownRun,
 )
-from loopfsm.lifecycle import Lifecycle, Row
 from loopfsm.model.failure import RecoveryStrategy
 from loopfsm.model.loop_state import LoopState
 from loopfsm.model.plan import Budget, Plan, Policy, WhenExhausted
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from loopfsm.engine.loop import Loop, Outcome
     from loopfsm.journals.memory import MemoryJournal
     from loopfsm.journals.sqlite import SqliteJournal
+    from loopfsm.lifecycle import Lifecycle, Row
     from loopfsm.recovery.base import RecoveryCase, RecoveryHandler, RecoveryResult
     from loopfsm.recovery.registry import RecoveryRegistry, default_registry
 
@@ -109,6 +109,7 @@ __all__ = [
 ]
 
 _ON_FIRST_USE = {
+    "Lifecycle": "loopfsm.lifecycle",
     "Loop": "loopfsm.engine.loop",
     "MemoryJournal": "loopfsm.journals.memory",
     "Outcome": "loopfsm.engine.loop",
@@ -116,6 +117,7 @@ _ON_FIRST_USE = {
     "RecoveryHandler": "loopfsm.recovery.base",
     "RecoveryRegistry": "loopfsm.recovery.registry",
     "RecoveryResult": "loopfsm.recovery.base",
+    "Row": "loopfsm.lifecycle",
     "SqliteJournal": "loopfsm.journals.sqlite",
     "default_registry": "loopfsm.recovery.registry",
 }

@@ -1,4 +1,4 @@
-"""Nouns and tool values as JSON, and back: the only module that knows `cattrs`.
+"""Nouns and tool values as JSON, and back.
 
 JSON has no bytes, no tuple, no date and no infinity. What it lacks is written as a mapping
 with one key that begins with `$`:
@@ -14,25 +14,24 @@ with one key that begins with `$`:
 
 Everything else is itself. Enums are written by value, attrs classes and dataclasses by
 field; they come back as what they were where a type says so (the annotation of a noun's
-field, or of what a tool returns), else as plain data.
+field, or of what a tool returns; see `loopfsm.structuring`), else as plain data.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
-import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from enum import Enum
-from functools import cache
 from pathlib import Path, PurePath
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
 import attrs
-import cattrs
 
+from loopfsm import structuring
 from loopfsm.errors import NotSerialisable
 from loopfsm.model.step import EnvironmentValue, FromEnvironment, Output
 from loopfsm.plain import LARGEST_BITS, plain
@@ -40,7 +39,6 @@ from loopfsm.plain import LARGEST_BITS, plain
 VERSION = 1
 """Of the forms above. A journal says which version wrote it."""
 
-T = TypeVar("T")
 Keep = Callable[[bytes], str]
 """Keeps bytes and returns their SHA-256, in hexadecimal."""
 Fetch = Callable[[str], bytes]
@@ -53,6 +51,11 @@ DEEPEST = 100
 def no_files(content: bytes) -> str:
     """Keep no bytes."""
     raise NotSerialisable("", "bytes", "this place takes text; decode them")
+
+
+def sha_of(content: bytes) -> str:
+    """The SHA-256 of bytes, which are kept already."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def gone(sha: str) -> bytes:
@@ -69,7 +72,30 @@ def unstructured(value: Any, place: str, keep: Keep = no_files) -> Any:
     Raises:
         NotSerialisable: it holds what no journal can keep; the error says where, and what.
     """
-    return _Walk(keep).data(value, place)
+    return value if is_json(value) else _Walk(keep).data(value, place)
+
+
+def is_json(value: Any, deepest: int = 20) -> bool:
+    """Whether a value, which is not nested too deeply, is written to JSON as it stands."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return bool(-_EXACT <= value <= _EXACT)
+    if kind is float:
+        return math.isfinite(value)
+    if deepest and kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or key.startswith("$") or not is_json(item, deepest - 1):
+                return False
+        return True
+    if deepest and kind is list:
+        return all(is_json(item, deepest - 1) for item in value)
+    return False
+
+
+_EXACT = 2**63
+"""Whole numbers up to here are looked at no further."""
 
 
 def unstructured_anyhow(value: Any) -> Any:
@@ -105,8 +131,8 @@ class _Walk:
             return self._composed(kind, value, place)
         except (NotSerialisable, OSError):
             raise
-        except Exception as error:  # noqa: BLE001  # looking into it runs code of its author's
-            says = f"{_named(value)} that cannot be read ({type(error).__name__})"
+        except Exception as error:  # looking into it runs code of its author's
+            says = f"{named(value)} that cannot be read ({type(error).__name__})"
             raise NotSerialisable(place, says) from error
         finally:
             self._around.discard(id(value))
@@ -122,16 +148,12 @@ class _Walk:
         for base, write in _SCALARS:
             if isinstance(value, base):
                 return write(value)
-        if isinstance(value, Enum):
-            return self.data(value.value, place)
-        if isinstance(value, str):
-            return str.__str__(value)
+        if isinstance(value, (Enum, str)):
+            return self.data(value.value if isinstance(value, Enum) else str.__str__(value), place)
         if isinstance(value, (bytes, bytearray, memoryview)):
             return {"$bytes": self._kept(bytes(value), place)}
-        if isinstance(value, int):
-            return _whole(int(value), place)
-        if isinstance(value, float):
-            return self.data(float(value), place)
+        if isinstance(value, (int, float)):
+            return self.data(int(value) if isinstance(value, int) else float(value), place)
         return self._object(value, place)
 
     def _object(self, value: Any, place: str) -> Any:
@@ -148,7 +170,7 @@ class _Walk:
         elif dataclasses.is_dataclass(value):
             names = [field.name for field in dataclasses.fields(value)]
         else:
-            raise NotSerialisable(place, _named(value), _advice(value))
+            raise NotSerialisable(place, named(value), _advice(value))
         return {name: self.data(getattr(value, name), f"{place}.{name}") for name in names}
 
     def _mapping(self, value: Mapping[Any, Any], place: str) -> Any:
@@ -180,7 +202,8 @@ def _whole(value: int, place: str) -> int:
     return value
 
 
-def _named(value: object) -> str:
+def named(value: object) -> str:
+    """The type of a value, as a sentence has it."""
     kind = type(value)
     home = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"a {home}{kind.__qualname__}"
@@ -254,127 +277,22 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def structured(data: Any, kind: Any) -> Any:
-    """What `tagged` returned, as a value of type `kind`.
+    """What `tagged` returned, as a value of type `kind`; see `loopfsm.structuring` for the rule.
 
     Raises:
         TypeError, ValueError: it does not fit.
     """
-    if is_plain(kind):
-        return data
-    try:
-        return _CONVERTER.structure(data, kind)
-    except (cattrs.BaseValidationError, cattrs.StructureHandlerNotFoundError) as error:
-        lines = cattrs.transform_error(error) if isinstance(error, ExceptionGroup) else [str(error)]
-        raise ValueError("; ".join(lines)) from error
+    return data if is_plain(kind) else _STRUCTURER.structured(data, kind)
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether data of this type is read back as it was written: there is nothing to structure."""
+    return structuring.is_plain(kind)
 
 
 def field_types(noun: type) -> Mapping[str, Any]:
     """The type of each field of an attrs class."""
     return {field.name: field.type for field in attrs.fields(attrs.resolve_types(noun))}
-
-
-def is_plain(kind: Any) -> bool:
-    """Whether data of this type is read back as it was written: there is nothing to structure."""
-    try:
-        return _is_plain(kind)
-    except (TypeError, NameError, RecursionError):  # cattrs may still make something of it
-        return False
-
-
-_PLAIN = (Any, None, type(None), object, str, int, float, bool, bytes, datetime, date, time)
-
-
-@cache
-def _is_plain(kind: Any) -> bool:
-    if kind in _PLAIN or isinstance(kind, (str, TypeVar)):  # a text: a name nobody could resolve
-        return True
-    origin, inside = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return all(_is_plain(each) for each in inside)
-    if kind in (list, dict, tuple, Mapping, Sequence) or origin in (list, Sequence):
-        return all(_is_plain(each) for each in inside)
-    if origin in (dict, Mapping):
-        return all(_is_plain(each) for each in inside)
-    if origin is tuple:
-        return all(_is_plain(each) for each in inside if each is not ...)
-    if is_typeddict(kind):
-        return all(_is_plain(each) for each in get_type_hints(kind).values())
-    return False
-
-
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter()
-    converter.register_structure_hook(datetime, _unless(datetime, datetime.fromisoformat))
-    converter.register_structure_hook(date, _unless(date, date.fromisoformat))
-    converter.register_structure_hook(time, _unless(time, time.fromisoformat))
-    for scalar in (str, bytes, bool, int):
-        converter.register_structure_hook(scalar, _exactly(scalar))
-    converter.register_structure_hook(float, _exactly((int, float)))
-    converter.register_structure_hook_func(
-        lambda kind: isinstance(kind, type) and issubclass(kind, PurePath),
-        lambda value, kind: kind(value),
-    )
-    converter.register_structure_hook(Output, _exactly(Output))
-    converter.register_structure_hook(EnvironmentValue, _exactly(EnvironmentValue))
-    return converter
-
-
-def _unless(kind: type, read: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
-    return lambda value, _: value if isinstance(value, kind) else read(value)
-
-
-def _exactly(kinds: type | tuple[type, ...]) -> Callable[[Any, Any], Any]:
-    """Take what is of the type already; never turn a text into a number or the like."""
-
-    def take(value: Any, kind: Any) -> Any:
-        references = (EnvironmentValue, Output)
-        if not isinstance(value, kinds) and not isinstance(value, references):
-            raise TypeError(f"found {plain(value, most_values=5)!r}, expected {kind.__name__}")
-        return value
-
-    return take
-
-
-_CONVERTER = _converter()
-
-
-# What tools return
-
-
-def kept(value: Any, annotation: Any, keep: Keep, fetch: Fetch, place: str = "output") -> Any:
-    """What a later process will read of `value`: the one that goes on sees the same.
-
-    Plain data is itself. What a type is needed for comes back in the type that the annotation
-    names, else as plain data.
-
-    Raises:
-        NotSerialisable: no journal can keep it, or it does not fit its annotation.
-    """
-    data = unstructured(value, place, keep)
-    if is_plain(annotation) and is_itself(value):
-        return value
-    try:
-        return structured(tagged(data, fetch), annotation)
-    except Exception as error:  # noqa: BLE001  # building it runs code of its author's
-        told = f"it does not fit {annotation_name(annotation)}, which its tool says it returns"
-        raise NotSerialisable(place, _named(value), f"{told}: {error}") from error
-
-
-def is_itself(value: Any) -> bool:
-    """Whether a value is made of texts, numbers, lists, tuples and dicts alone."""
-    kind = type(value)
-    if kind in (str, int, float, bool, type(None), bytes, FromEnvironment):
-        return True
-    if kind in (list, tuple):
-        return all(map(is_itself, value))
-    if kind is dict:
-        return all(is_itself(key) and is_itself(item) for key, item in value.items())
-    return False
-
-
-def annotation_name(annotation: Any) -> str:
-    """A type as its author would write it."""
-    return cast(str, getattr(annotation, "__name__", str(annotation)))
 
 
 # Texts
@@ -391,3 +309,10 @@ _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 def data_of(text: str) -> Any:
     """What `text_of` wrote; `ValueError` when it is no JSON."""
     return json.loads(text)
+
+
+def _written(value: Any) -> str:
+    return text_of(unstructured(value, "", sha_of))
+
+
+_STRUCTURER = structuring.Structurer(_written)

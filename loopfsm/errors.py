@@ -213,7 +213,7 @@ class LeaseLost(DriveRefused):
 
 @attrs.frozen(auto_exc=True)
 class RunChanged(DriveRefused):
-    """What the run needs has changed or gone since it was begun. `problems` names all of it."""
+    """A row that the run used has changed, or a row or tool is gone; `problems` names them all."""
 
     run_id: str
     problems: tuple[Problem, ...]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
 from loopfsm.model.event import Event, Unit
-from loopfsm.model.loop_state import RunState
-from loopfsm.model.record import Header, Message, Origin, Record, Restore
 from loopfsm.model.step import EMPTY, Step, Verdict
+
+if TYPE_CHECKING:  # only journals need them, and a library that is imported has none yet
+    from loopfsm.model.loop_state import RunState
+    from loopfsm.model.record import Header, Message, Origin, Record, Restore
 
 
 class Timer(Protocol):
@@ -52,6 +55,8 @@ class ToolContext:
     """`spend(tokens, cost)` charges the run's budgets."""
     output_cap_bytes: int = 65536
     """Output beyond this many bytes goes to a file."""
+    output_dir: Path | None = None
+    """Where such files are kept as long as the run is; None: wherever the tool finds a place."""
     late: Callable[[Any, BaseException | None], None] = dropped
     """`late(result, error)`: what became of a cancelled call that could not be stopped.
 
@@ -178,6 +183,9 @@ class Journal(Protocol):
 
     def message(self, run_id: str, token: str) -> Message | None:
         """The word of that token, with its reply if there is one."""
+
+    def output_dir(self, run_id: str) -> Path | None:
+        """Where tools keep outputs that are too long for a result; it need not exist yet."""
 
     def keepable(self, output: Any, annotation: Any) -> Any:
         """What a later process will read of this output; raises `NotSerialisable`."""

@@ -37,6 +37,7 @@ def do(args: argparse.Namespace) -> int:
         token=token,
         word=Word.ANSWER,
         subject=question.subject,
+        question=question.id,
         choice=choice,
         said=args.say,
         raised_to=args.to,

@@ -79,7 +79,14 @@ Commands = argparse._SubParsersAction  # argparse has no public name for it
 
 
 def _add_what_drives(commands: Commands[argparse.ArgumentParser]) -> None:
-    run = _command(commands, "run", "run a plan file", calls_tools=True)
+    run = _command(
+        commands,
+        "run",
+        "run a plan file",
+        "Runs a plan file until it ends or waits for a person, and tells what happens.",
+        calls_tools=True,
+        places=_PLACES_OF_A_PLAN,
+    )
     run.add_argument("plan", metavar="PLAN", help="the plan file (TOML)")
     run.add_argument(
         "--max-parallel",
@@ -89,8 +96,20 @@ def _add_what_drives(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     run.set_defaults(subject=lambda args: args.plan)
 
-    _about_a_run(commands, "resume", "go on with a run", calls_tools=True)
-    answer = _about_a_run(commands, "answer", "answer a question of a run", calls_tools=True)
+    _about_a_run(
+        commands,
+        "resume",
+        "go on with a run",
+        "Takes a run up where it stands, and drives it until it ends or waits for a person.",
+        calls_tools=True,
+    )
+    answer = _about_a_run(
+        commands,
+        "answer",
+        "answer a question of a run",
+        "Answers an open question of a run; where nobody drives the run, it goes on with it.",
+        calls_tools=True,
+    )
     answer.usage = (
         "loopfsm answer RUN [STEP] CHOICE [--say TEXT] [--to N] [--token T] [--journal PATH] "
         "[--json]"
@@ -107,21 +126,48 @@ def _add_what_drives(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     answer.add_argument("--to", type=_number, metavar="N", help="the new limit, for `raise`")
     answer.add_argument("--token", type=_token, metavar="T", help="answers once, whoever sends it")
-    cancel = _about_a_run(commands, "cancel", "give a run up", calls_tools=True)
+    cancel = _about_a_run(
+        commands,
+        "cancel",
+        "give a run up",
+        "Gives a run up: the steps under way are finished first, and nothing more is started.",
+        calls_tools=True,
+    )
     cancel.add_argument(
         "--say", type=_text, default="", metavar="TEXT", help="why, kept with the run"
     )
 
 
 def _add_what_looks(commands: Commands[argparse.ArgumentParser]) -> None:
-    runs = _command(commands, "runs", "list the runs of a journal")
+    runs = _command(
+        commands,
+        "runs",
+        "list the runs of a journal",
+        "Lists the runs of a journal, oldest first, with who drives them.",
+    )
     runs.add_argument("--prune", action="store_true", help="forget the runs that have ended")
-    show = _about_a_run(commands, "show", "show how a run, or one of its steps, stands")
+    show = _about_a_run(
+        commands,
+        "show",
+        "show how a run, or one of its steps, stands",
+        "Shows how a run stands, what is asked and what to do next; or all about one step.",
+    )
     show.add_argument(
         "step", type=_text, nargs="?", metavar="STEP", help="everything about this step"
     )
-    _about_a_run(commands, "trace", "list every event of a run")
-    _about_a_run(commands, "watch", "follow a run while somebody drives it")
+    _about_a_run(
+        commands,
+        "trace",
+        "list every event of a run",
+        "Lists every event of a run in order, each with the id of its row in specs/machines/.",
+    )
+    _about_a_run(
+        commands,
+        "watch",
+        "follow a run while somebody drives it",
+        "Tells what has happened in a run, and what happens for as long as somebody drives it; "
+        "it changes nothing.",
+    )
 
 
 def _add_what_needs_no_run(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -157,37 +203,61 @@ def _add_what_needs_no_run(commands: Commands[argparse.ArgumentParser]) -> None:
     _done_by(classify, "classify", calls_tools=True)
 
 
+_PLACES = "the journal that holds the runs (default: LOOPFSM_JOURNAL, then your data directory)"
+_PLACES_OF_A_PLAN = (
+    "where the run is kept; `memory`: nowhere (default: LOOPFSM_JOURNAL, then what the plan says, "
+    "then your data directory)"
+)
+
+
 def _command(
-    commands: Commands[argparse.ArgumentParser], name: str, says: str, *, calls_tools: bool = False
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    says: str,
+    does: str,
+    *,
+    calls_tools: bool = False,
+    places: str = _PLACES,
 ) -> argparse.ArgumentParser:
     """A command that uses a journal."""
-    parser = commands.add_parser(name, help=says, allow_abbrev=False)
+    parser = commands.add_parser(name, help=says, description=does, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument(
         "--journal",
         type=_filled,
         metavar="PATH",
-        help="where runs are kept; `memory`: nowhere (default: LOOPFSM_JOURNAL, then what the plan "
-        "says, then the user's data directory)",
+        help=places,
     )
     _done_by(parser, name, calls_tools=calls_tools)
     return parser
 
 
 def _about_a_run(
-    commands: Commands[argparse.ArgumentParser], name: str, says: str, *, calls_tools: bool = False
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    says: str,
+    does: str,
+    *,
+    calls_tools: bool = False,
 ) -> argparse.ArgumentParser:
     """A command about one run of a journal."""
-    parser = _command(commands, name, says, calls_tools=calls_tools)
+    parser = _command(commands, name, says, does, calls_tools=calls_tools)
     parser.add_argument(
         "run", type=_text, metavar="RUN", help="its id, the beginning of it, or `last`"
     )
-    parser.set_defaults(subject=lambda args: args.run)
+    parser.set_defaults(subject=lambda args: _asked(name, args))
     return parser
 
 
+def _asked(name: str, args: argparse.Namespace) -> str:
+    """What was asked of a run, without the options."""
+    step = getattr(args, "step", None)
+    words = getattr(args, "words", [] if step is None else [step])
+    return " ".join(("loopfsm", name, args.run, *words))
+
+
 def _done_by(parser: argparse.ArgumentParser, name: str, *, calls_tools: bool = False) -> None:
-    parser.set_defaults(module=name, calls_tools=calls_tools, subject=lambda _: name)
+    parser.set_defaults(module=name, calls_tools=calls_tools, subject=lambda _: f"loopfsm {name}")
 
 
 def _at_least_one(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from attrs import define
 
@@ -14,13 +14,19 @@ from loopfsm.cli.printing import clean, json_line, one_line
 from loopfsm.cli.progress import JsonProgress, PlainProgress
 from loopfsm.cli.signals import run_interruptibly
 from loopfsm.cli.streams import complain, say
-from loopfsm.cli.summary import meanwhile, named, outcome_data, outcome_lines
+from loopfsm.cli.summary import named, outcome_data, outcome_lines
 from loopfsm.engine.loop import Loop, Outcome
 from loopfsm.errors import DriveRefused, JournalRefused, UnknownRun
 from loopfsm.model.event import Event
+from loopfsm.model.failure import RUN
 from loopfsm.model.loop_state import ENDED, LoopState, RunState
+from loopfsm.model.step import StepState
 
 CodeOf = Callable[[LoopState], int]
+
+GOES_ON = "goes on"
+WAITS = "waits for a person"
+"""What becomes of a run that is taken up."""
 
 
 def nothing() -> None:
@@ -98,11 +104,8 @@ class Drive:
         if not running:
             complain("interrupted: nothing more is started")
             return
-        count = "1 step is" if len(running) == 1 else f"{len(running)} steps are"
-        complain(
-            f"interrupted: {count} finished first ({named(running)}), and nothing more is "
-            "started; interrupt once more to end what is running now"
-        )
+        more = "interrupt once more to end what is running now"
+        complain(f"interrupted: {finished_first(running)}; {more}")
 
     def _interrupted(self, says: str) -> int:
         is_resumable = self.follow_up.is_possible and self._goes_on()
@@ -143,8 +146,25 @@ class Drive:
         return FOUND_SOMETHING
 
 
-def tell_run(state: RunState, follow_up: FollowUp, *, as_json: bool, is_resumed: bool) -> None:
-    """The first line: what is run, and where it is kept."""
+def finished_first(running: Sequence[str]) -> str:
+    """What becomes of the steps under way when a run is to stop, in words."""
+    count = "1 step is" if len(running) == 1 else f"{len(running)} steps are"
+    return f"{count} finished first ({named(running)}), and nothing more is started"
+
+
+def tell_run(
+    state: RunState,
+    follow_up: FollowUp,
+    *,
+    as_json: bool,
+    becomes: str = "",
+    changed_plan: str = "",
+) -> None:
+    """The first line: what is run, and where it is kept.
+
+    `becomes` says what happens to a run that was begun earlier; `changed_plan` names its
+    plan file when that is no longer what it was.
+    """
     plan, place = state.plan, follow_up.place
     if as_json:
         data: Mapping[str, object] = {
@@ -155,7 +175,8 @@ def tell_run(state: RunState, follow_up: FollowUp, *, as_json: bool, is_resumed:
             "max_parallel": plan.policy.max_parallel,
             "journal": str(place),
             "journal_said_by": place.said_by,
-            "resumed": is_resumed,
+            "resumed": bool(becomes),
+            "plan_changed": bool(changed_plan),
         }
         say(json_line(data))
         return
@@ -164,18 +185,20 @@ def tell_run(state: RunState, follow_up: FollowUp, *, as_json: bool, is_resumed:
         f"once; journal: {one_line(place)} ({place.said_by})"
     )
     if follow_up.is_possible:
-        say(f"run {one_line(state.run.id)}{' goes on' if is_resumed else ''}")
+        say(f"run {one_line(state.run.id)}{f' {becomes}' if becomes else ''}")
+    if changed_plan:
+        keeps = "this run keeps the plan it was begun with"
+        say(f"{one_line(changed_plan)} has changed since; {keeps}")
 
 
 def tell_outcome(
     outcome: Outcome, state: RunState, follow_up: FollowUp, *, code: int, as_json: bool
 ) -> None:
     """The end of what is told: how the run stands, and what a person can do about it."""
-    while_asking = meanwhile(state)
     if as_json:
-        say(json_line(outcome_data(outcome, follow_up, while_asking, code=code)))
+        say(json_line(outcome_data(outcome, state, follow_up, code=code)))
         return
-    for line in outcome_lines(outcome, follow_up, while_asking):
+    for line in outcome_lines(outcome, state, follow_up):
         say(line)
 
 
@@ -183,5 +206,9 @@ def is_at_rest(state: RunState) -> bool:
     """Nothing happens before a person answers, or at all."""
     if state.ending is not None:
         return True
-    can_move = state.in_flight or state.delayed or state.planned or len(state.ready.waiting)
+    # While the budget is asked about, steps that are READY wait for the answer, too.
+    can_start = RUN not in state.asked and any(
+        state.step(step_id).state is StepState.READY for _, step_id in state.ready.entries()
+    )
+    can_move = state.in_flight or state.delayed or state.planned or can_start
     return state.is_asking and not can_move

@@ -30,8 +30,9 @@ INTERRUPTED = 130
 
 MEANINGS = """\
 exit codes:
-  0    COMPLETED (prove: clean; answer: a live driver took it; cancel: it
-       stands; runs, show, trace, schema: shown; classify: every line)
+  0    COMPLETED (prove: clean; answer: a live driver took it, or it is
+       recorded for the program that began the run; cancel: it stands, or
+       is recorded; runs, show, trace, schema: shown; classify: every line)
   1    FAILED (prove: found something; classify: a line was no tool result),
        or all went well but the output could not be written
   2    bad input: nothing was started; an answer or cancel was refused

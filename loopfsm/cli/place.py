@@ -17,7 +17,11 @@ from loopfsm.ports import Journal
 MEMORY = "memory"
 """In place of a path: the run is kept in memory, and is gone when its process ends."""
 
+OPTION = "--journal"
 VARIABLE = "LOOPFSM_JOURNAL"
+
+NO_RUNS = "Begin one with `loopfsm run PLAN`, or name the journal that holds it: --journal PATH"
+"""What to do where there are no runs."""
 
 
 @frozen(kw_only=True)
@@ -33,14 +37,17 @@ class Place:
 
     @property
     def is_usual(self) -> bool:
-        """A later command without `--journal` finds the same one."""
+        """A later command without `--journal` finds the same one, wherever it is given."""
+        named = os.environ.get(VARIABLE)
+        if named and not Path(named).expanduser().is_absolute():
+            return False
         return self.path is not None and self.path == place_of(None).path
 
 
 def place_of(option: str | None, planned: Path | None = None) -> Place:
     """The journal of a command: `option`, else the environment's, the plan's, the user's."""
     if option is not None:
-        return Place(path=_path(option), said_by="--journal")
+        return Place(path=_path(option), said_by=OPTION)
     if named := os.environ.get(VARIABLE):
         return Place(path=_path(named), said_by=VARIABLE)
     if planned is not None:
@@ -72,6 +79,8 @@ def looked_at(place: Place) -> Iterator[SqliteJournal]:
     if place.path is None:
         problem = "a run in memory can be seen by the process that runs it alone"
         raise JournalRefused(MEMORY, problem, "Name the journal that holds the run: --journal PATH")
+    if place.said_by != OPTION and not place.path.exists():
+        raise JournalRefused(str(place), "it is not there yet, so it has no runs", NO_RUNS)
     with closing(SqliteJournal(place.path, read_only=True, is_still=True)) as journal:
         yield journal
 

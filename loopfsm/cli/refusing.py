@@ -16,6 +16,7 @@ from loopfsm.errors import (
     LoopfsmError,
     PlanError,
     Problem,
+    RunChanged,
     UnknownRun,
 )
 
@@ -75,6 +76,8 @@ def _taken_apart(error: LoopfsmError) -> tuple[tuple[Problem, ...], Sequence[str
         case JournalRefused():
             problem = Problem("", f"journal {error.path!r}: {error.problem}")
             return (problem,), (error.instead,)
+        case RunChanged():
+            return error.problems, (error.instead,)
         case DriveRefused():
             return (Problem("", error.problem),), (error.instead,)
     return (Problem("", str(error)),), ()

@@ -24,7 +24,7 @@ def do(args: argparse.Namespace) -> int:
     with written(place) as journal:
         loop = _loop(args.plan, loaded, args.max_parallel, journal)
         follow_up = FollowUp(loop.state.run.id, place)
-        tell_run(loop.state, follow_up, as_json=args.json, is_resumed=False)
+        tell_run(loop.state, follow_up, as_json=args.json)
         return Drive(loop, follow_up, args.json).to_the_end()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loopfsm.cli.exits import CLEAN
-from loopfsm.cli.finding import driver_data, driver_told
+from loopfsm.cli.finding import driver_data, driver_told, is_driven, is_left
 from loopfsm.cli.place import Place, changed, looked_at, place_of
 from loopfsm.cli.printing import json_line, one_line
 from loopfsm.cli.streams import say
@@ -73,12 +73,17 @@ def _pruned(place: Place) -> Sequence[Header]:
 
 def _lines(headers: Sequence[Header]) -> Iterator[str]:
     wide_id = max((len(one_line(header.run_id)) for header in headers), default=0)
-    wide_state = max((len(header.state.value) for header in headers), default=0)
+    wide_state = max((len(_state(header)) for header in headers), default=0)
     for header in headers:
         driver = driver_told(header)
-        told = f"  [driven by {one_line(driver)}]" if driver else ""
+        last = "" if is_driven(header) else "last "
+        told = f"  [{last}driven by {one_line(driver)}]" if driver else ""
         yield (
-            f"{one_line(header.run_id):<{wide_id}}  {header.state.value:<{wide_state}}  "
+            f"{one_line(header.run_id):<{wide_id}}  {_state(header):<{wide_state}}  "
             f"{header.steps:>5} steps  {local_time(header.created_at)}{told}  "
             f"{one_line(header.goal)}"
         )
+
+
+def _state(header: Header) -> str:
+    return f"{header.state.value}{', nobody drives it' if is_left(header) else ''}"

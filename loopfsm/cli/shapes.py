@@ -69,6 +69,11 @@ def closed(
     }
 
 
+ACCEPTED: Schema = {
+    **or_null(FLAG),
+    "description": "null: recorded, for the program that began the run to take",
+}
+
 PROBLEM = closed({"place": TEXT, "message": TEXT})
 OFFER = closed({"choice": TEXT, "does": TEXT, "command": TEXT})
 
@@ -218,11 +223,12 @@ _LINES: Mapping[str, tuple[str, Mapping[str, Schema]]] = {
             "journal": TEXT,
             "journal_said_by": TEXT,
             "resumed": FLAG,
+            "plan_changed": FLAG,
         },
     ),
     "reply": (
         "what became of an answer or a cancel",
-        {"run_id": TEXT, "token": TEXT, "accepted": FLAG, "reason": TEXT},
+        {"run_id": TEXT, "token": TEXT, "accepted": ACCEPTED, "reason": TEXT},
     ),
     "outcome": (
         "the last line of a run that has ended, or waits for a person",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopfsm.cli.exits import CLEAN
-from loopfsm.cli.finding import driver_told, find_run
+from loopfsm.cli.finding import driver_told, find_run, how_to_go_on, is_left
 from loopfsm.cli.follow_up import FollowUp
 from loopfsm.cli.place import looked_at, place_of
 from loopfsm.cli.printing import clean, json_line, one_line
@@ -17,10 +17,10 @@ from loopfsm.cli.runs import header_data
 from loopfsm.cli.streams import say
 from loopfsm.cli.summary import (
     failure_lines,
-    meanwhile,
+    outcome_lines,
     shown,
     standing_data,
-    standing_lines,
+    whole_lines,
 )
 from loopfsm.cli.trace import Traced
 from loopfsm.engine.outcome import outcome_of
@@ -28,8 +28,9 @@ from loopfsm.engine.state import state_from
 from loopfsm.errors import DriveRefused
 from loopfsm.journals.sqlite.holder import local_time
 from loopfsm.model.event import Event
-from loopfsm.model.failure import Failure
+from loopfsm.model.failure import RUN, Failure
 from loopfsm.model.loop_state import RunState
+from loopfsm.model.question import Question, QuestionState
 from loopfsm.model.record import Header
 from loopfsm.model.step import Step
 
@@ -75,7 +76,7 @@ def _run_data(header: Header, state: RunState, follow_up: FollowUp) -> Mapping[s
         "type": "show",
         "run": header_data(header),
         "state": state.run.state,
-        **standing_data(outcome_of(state), follow_up, meanwhile(state)),
+        **standing_data(outcome_of(state), state, follow_up),
         "steps": [
             {"id": step.id, "state": step.state, "attempts": step.attempt} for step in _steps(state)
         ],
@@ -103,9 +104,10 @@ def _run_lines(header: Header, state: RunState, follow_up: FollowUp) -> Iterator
         limit = _limit(state, budget)
         of = "" if limit is None else f" of {limit:g}"
         yield f"spent: {one_line(budget)} {spent:g}{of}"
-    yield from standing_lines(outcome_of(state), follow_up, meanwhile(state))
-    told = f": {one_line(state.run.reason)}" if state.run.reason else ""
-    yield f"{state.run.state.value}{told}  [{one_line(state.run.reduced_goal)}]"
+    yield from _answers(state.questions.values())
+    yield from outcome_lines(outcome_of(state), state, follow_up)
+    if is_left(header):
+        yield clean(f"nobody drives it; {how_to_go_on(header, follow_up)}")
 
 
 def _steps(state: RunState) -> Iterator[Step]:
@@ -116,6 +118,15 @@ def _attempts(step: Step) -> str:
     if not step.attempt:
         return ""
     return f" ({step.attempt} attempt{'s' if step.attempt > 1 else ''})"
+
+
+def _answers(questions: Iterable[Question]) -> Iterator[str]:
+    """What people have answered, with their words."""
+    for question in sorted(questions, key=lambda question: question.number):
+        if question.state is QuestionState.ANSWERED:
+            about = "the run" if question.subject == RUN else question.subject
+            said = f" ({question.said})" if question.said else ""
+            yield one_line(f"answered: {about}: {question.choice}{said}")
 
 
 def _limit(state: RunState, budget: str) -> float | None:
@@ -131,7 +142,7 @@ def _events_of(step: Step, state: RunState, events: Any) -> Sequence[Numbered]:
     """The events of the step, of its failures and of its questions."""
     about = {("step", step.id)}
     about.update(("failure", each.id) for each in _failures(step, state))
-    about.update(("question", q.id) for q in state.questions.values() if q.subject == step.id)
+    about.update(("question", each.id) for each in _questions(step, state))
     return [(number, event) for number, event in events if (event.noun, event.id) in about]
 
 
@@ -140,13 +151,17 @@ def _failures(step: Step, state: RunState) -> Sequence[Failure]:
     return sorted(own, key=lambda failure: failure.number)
 
 
+def _questions(step: Step, state: RunState) -> Sequence[Question]:
+    return [question for question in state.questions.values() if question.subject == step.id]
+
+
 def _step_data(step: Step, state: RunState, about: Sequence[Numbered]) -> Mapping[str, Any]:
     return {
         "type": "step",
         "run_id": state.run.id,
         "step": step,
         "failures": _failures(step, state),
-        "questions": [q for q in state.questions.values() if q.subject == step.id],
+        "questions": _questions(step, state),
         "events": [event_data(event, number) for number, event in about],
     }
 
@@ -166,17 +181,26 @@ def _step_lines(
     words = [name for name in ("optional", "critical", "idempotent") if getattr(spec, name)]
     if words:
         yield f"is: {', '.join(words)}"
-    limit = state.plan.policy.retries_of(spec)
-    yield f"attempts: {step.attempt}; repeats: {step.retry_count} of {limit}"
+    yield f"attempts: {step.attempt}; repeats: {_repeats(step, state)}"
     if step.start_time is not None:
         yield f"started: {local_time(step.start_time)}"
     if step.end_time is not None:
         yield f"ended: {local_time(step.end_time)}"
     if step.output is not None:
-        yield f"output: {shown(step.output)}"
+        yield "output:"
+        yield from (f"    {line}" for line in whole_lines(step.output))
     for failure in _failures(step, state):
         yield from failure_lines(failure)
+    yield from _answers(_questions(step, state))
     yield f"events: {len(about)}"
     traced = Traced(header.created_at)
     for number, event in about:
         yield clean(traced.line(number, event))
+
+
+def _repeats(step: Step, state: RunState) -> str:
+    """How often the step was repeated; what a person grants, no limit applies to."""
+    count, limit = step.retry_count, state.plan.policy.retries_of(step.spec)
+    if count <= limit:
+        return f"{count} of {limit}"
+    return f"{count}, {count - limit} of them granted by a person beyond the limit of {limit}"

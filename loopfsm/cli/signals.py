@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the same, and in the same order every time.
+"""Ctrl-C, SIGTERM and a terminal that is closed: the same, and in the same order every time.
 
 `asyncio.run` raises the second Ctrl-C wherever the program happens to be, in the middle of
 ending a tool, too. Here each signal waits for its turn on the event loop.
@@ -20,7 +20,7 @@ MOST_WAITING = 2
 
 
 def run_interruptibly(work: Callable[[], Awaitable[T]], stop: Callable[[], None]) -> T:
-    """Do as `asyncio.run` does; Ctrl-C and SIGTERM end the work, the more the harder.
+    """Do as `asyncio.run` does; Ctrl-C, SIGTERM and SIGHUP end it, the more the harder.
 
     The first one calls `stop`, on the event loop: the work ends by itself, soon. The second
     one cancels it: the tools are asked to end, and killed when they do not. The third one
@@ -62,6 +62,8 @@ def run_interruptibly(work: Callable[[], Awaitable[T]], stop: Callable[[], None]
     numbers = [signal.SIGTERM]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         numbers.append(signal.SIGINT)  # else somebody ignores it, as a shell does in a script's `&`
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        numbers.append(signal.SIGHUP)  # else somebody ignores it, as `nohup` does
     before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         return asyncio.run(main())

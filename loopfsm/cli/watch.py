@@ -7,17 +7,18 @@ import time
 
 from loopfsm.cli.drive import is_at_rest, tell_outcome, tell_run
 from loopfsm.cli.exits import EXIT_OF, INTERRUPTED
-from loopfsm.cli.finding import find_run, is_driven
+from loopfsm.cli.finding import find_run, how_to_go_on, is_driven
 from loopfsm.cli.follow_up import FollowUp
 from loopfsm.cli.place import looked_at, place_of
 from loopfsm.cli.printing import clean
 from loopfsm.cli.progress import JsonProgress, PlainProgress
 from loopfsm.cli.refusing import tell_left
 from loopfsm.cli.streams import say
-from loopfsm.cli.summary import meanwhile, standing_lines
+from loopfsm.cli.summary import standing_lines
 from loopfsm.engine.outcome import outcome_of
 from loopfsm.engine.state import state_from
 from loopfsm.model.loop_state import ENDED, RunState
+from loopfsm.model.record import Header
 
 LOOK_EVERY_S = 0.3
 """How often one looks for new events."""
@@ -30,7 +31,7 @@ def do(args: argparse.Namespace) -> int:
         run_id = find_run(journal, args.run).run_id
         follow_up = FollowUp(run_id, place)
         state = state_from(journal.load(run_id))
-        tell_run(state, follow_up, as_json=args.json, is_resumed=False)
+        tell_run(state, follow_up, as_json=args.json)
     try:
         return _followed(follow_up, as_json=args.json)
     except KeyboardInterrupt:
@@ -52,24 +53,25 @@ def _followed(follow_up: FollowUp, *, as_json: bool) -> int:
                 progress.event(event, told)
             if header.state in ENDED or not is_driven(header):
                 progress.end()
-                return _left(state_from(journal.load(run_id)), follow_up, as_json=as_json)
+                state = state_from(journal.load(run_id))
+                return _left(header, state, follow_up, as_json=as_json)
         time.sleep(LOOK_EVERY_S)
 
 
-def _left(state: RunState, follow_up: FollowUp, *, as_json: bool) -> int:
+def _left(header: Header, state: RunState, follow_up: FollowUp, *, as_json: bool) -> int:
     if not is_at_rest(state):
-        return _nobody(state, follow_up, as_json=as_json)
+        return _nobody(header, state, follow_up, as_json=as_json)
     code = EXIT_OF[state.run.state]
     tell_outcome(outcome_of(state), state, follow_up, code=code, as_json=as_json)
     return code
 
 
-def _nobody(state: RunState, follow_up: FollowUp, *, as_json: bool) -> int:
+def _nobody(header: Header, state: RunState, follow_up: FollowUp, *, as_json: bool) -> int:
     says = "nobody drives it"
     if as_json:
         tell_left(as_json=True, run_id=follow_up.run_id, says=says, resume=follow_up.resume)
     else:
-        for line in standing_lines(outcome_of(state), follow_up, meanwhile(state)):
+        for line in standing_lines(outcome_of(state), state, follow_up):
             say(line)
-        say(clean(f"{says}; go on with: {follow_up.resume}"))
+        say(clean(f"{says}; {how_to_go_on(header, follow_up)}"))
     return INTERRUPTED

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from attrs import define, frozen
@@ -45,6 +46,8 @@ class Equipment:
     """Takes an input that came by itself, such as a late result."""
     abandon: Callable[[asyncio.Task[Any]], None]
     """Told of a task whose tool ignores its cancellation: nobody waits for it any more."""
+    output_dir: Path | None
+    """Where tools keep long outputs."""
     keepable: Callable[[Any, Any], Any]
     """`keepable(output, annotation)`: what a later process would read of an output."""
 
@@ -183,6 +186,7 @@ def context_for(
         log=logging.LoggerAdapter(log, facts),
         spend=spending.spend,
         output_cap_bytes=state.plan.policy.output_cap_bytes,
+        output_dir=equipment.output_dir,
         late=late,
     )
 

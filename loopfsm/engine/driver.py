@@ -11,34 +11,29 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from loopfsm.engine import attempt, judging
 from loopfsm.engine.core import Core
 from loopfsm.engine.inputs import (
     Accepted,
-    CallTool,
     Command,
     Drive,
     Due,
-    Evaluate,
     Input,
     Park,
-    Prepare,
-    Prepared,
     Refuse,
-    Verify,
     WakeAt,
 )
 from loopfsm.engine.outcome import EventStream
-from loopfsm.engine.settle import describe_error
+from loopfsm.engine.performing import performed
 from loopfsm.engine.tenure import LOOK_EVERY_S, Tenure
 from loopfsm.engine.threads import call_in_loop
-from loopfsm.engine.turn import case_of
 from loopfsm.errors import CoreBroken, DriveRefused, JournalRefused, LeaseLost, Refused
 from loopfsm.model.event import Unit
 from loopfsm.model.loop_state import RunState
 from loopfsm.ports import Clock, Timer
+from loopfsm.tools.leftovers import end_left_over
 
 log = logging.getLogger("loopfsm")
 
@@ -77,6 +72,8 @@ class Driver:
         self._lost: Refused | None = None
         """Why this process may not go on: the lease, or the journal, is gone."""
         self._stopping = False
+        self._latest = 0.0
+        """The moment of the last call: a clock that is set back does not turn time around."""
         self._interrupted = interrupted
         """The last driver left something under way that nobody is going to finish."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -100,6 +97,7 @@ class Driver:
     async def run(self) -> None:
         """Drive the run until it ends or rests; see `Loop.run`."""
         with self._lock:
+            self._forget_closed_loop()
             if self._loop is not None:
                 instead = "Await the first `run` instead"
                 raise DriveRefused("this run is being driven already", instead)
@@ -110,18 +108,20 @@ class Driver:
             self._woken = woken = asyncio.Event()
             self._stopping = False
         try:
+            if self._interrupted and self.state.in_flight:
+                await self._end_what_was_left()
             self._advance([Drive(resumed=self._interrupted), *self._tenure.look()])
             backlog, self._backlog = self._backlog, []
             self._perform(backlog)
             self._look_later()
-            while not self._is_at_rest():
+            while not self._is_at_rest() or self._hears():
                 await woken.wait()
                 woken.clear()
                 if self._lost is not None:
                     raise self._lost
                 self._take_in()
         finally:
-            await self._leave()
+            await self._leave(woken)
 
     def stop(self) -> None:
         """Let what is under way end and be recorded; nothing new starts, then `run` returns."""
@@ -153,12 +153,17 @@ class Driver:
     def in_driver_thread(self, work: Callable[[], None]) -> None:
         """Do `work` where the run is driven; here, when nobody of this process drives it."""
         with self._lock:
+            self._forget_closed_loop()
             driver, woken = self._loop, self._woken
             if driver is None or woken is None:
                 self._alone(work)
                 return
 
         def work_and_wake() -> None:
+            if self._woken is not woken:  # the driver has left in the meantime
+                with self._lock:
+                    self._alone(work)
+                return
             try:
                 work()
             finally:
@@ -193,7 +198,7 @@ class Driver:
 
     def _advance(self, inputs: Iterable[Input]) -> None:
         with self._lock:
-            now = self._clock.now()
+            now = self._latest = max(self._clock.now(), self._latest)
             state, units, commands = self._core.advance(self.state, inputs, now)
             try:
                 self._tenure.commit(units, state, now, commands)
@@ -211,6 +216,18 @@ class Driver:
                 for event in unit.events:
                     stream.publish(event)
 
+    def _hears(self) -> bool:
+        """Whether somebody has sent a word just before this driver leaves; it is taken in next.
+
+        What comes later finds nobody who drives, and its sender takes the run up. A driver that
+        was told to stop listens no more: it would accept a word that it does not carry out.
+        """
+        if not self._stopping:
+            self._inbox.extend(self._tenure.look())
+            if self._inbox and self._woken is not None:
+                self._woken.set()
+        return bool(self._inbox)
+
     def _look_later(self) -> None:
         if self._tenure.journal.durable:
             self._next_look = self._clock.call_later(LOOK_EVERY_S, self._look)
@@ -220,12 +237,14 @@ class Driver:
         try:
             waiting = {getattr(item, "token", None) for item in self._inbox}
             for word in self._tenure.look():
-                if word.token not in waiting:
+                if word.token not in waiting and not self._stopping:
                     self.feed(word)
-        except (LeaseLost, JournalRefused) as error:
+        except LeaseLost as error:
             self._give_up(error)
-        else:
-            self._look_later()
+            return
+        except JournalRefused as error:  # whether that is the end, the next commit will tell
+            log.warning("run %s cannot look for words: %s", self.state.run.id, error)
+        self._look_later()
 
     def _give_up(self, error: Refused) -> None:
         self._lost = error
@@ -268,41 +287,13 @@ class Driver:
 
     async def _carry_out(self, command: Command) -> None:
         try:
-            item = await self._performed(command)
+            item = await performed(self.equipment, self._core.registry, self.state, command)
         except asyncio.CancelledError:
             raise  # the driver leaves
         except Exception as error:  # nothing may be lost, whatever foreign code brought up
             item = judging.lost(command, error)
         if item is not None:
             self.feed(item)
-
-    def _performed(self, command: Command) -> Awaitable[Input | None]:
-        state, equipment = self.state, self.equipment
-        if isinstance(command, CallTool):
-            return judging.call_and_judge(equipment, state, command)
-        if isinstance(command, Evaluate):
-            return judging.evaluate(equipment, state, command)
-        if isinstance(command, Verify):
-            return judging.verify(equipment, state, command)
-        if isinstance(command, Prepare):
-            return self._prepared(command)
-        raise CoreBroken(f"nobody performs {command!r}")
-
-    async def _prepared(self, command: Prepare) -> Prepared:
-        failure = self.state.failure(command.failure_id)
-        handler = self._core.registry.get(failure.strategy or "")
-        assert handler is not None  # the command names a registered strategy
-        case = case_of(failure, self.state, self.state, self._clock.now())
-        try:
-            value = await handler.prepare(case)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and attempt.is_being_cancelled():
-                raise
-            why, evidence = describe_error(error)
-            return Prepared(failure.id, command.plan, error=why, evidence=evidence)
-        return Prepared(failure.id, command.plan, value)
 
     # Coming and going
 
@@ -339,26 +330,39 @@ class Driver:
             raise CoreBroken(f"the run stands in {self.state.run.state.name}, and nothing is due")
         return True
 
-    async def _leave(self) -> None:
-        """Stop what is under way and hand the run back."""
-        for timer in self._timers.values():
-            timer.cancel()
-        if self._next_look is not None:
-            self._next_look.cancel()
-        self._backlog = list(self._timers)
-        self._timers.clear()
-        for task in (*self._tasks, *self._abandoned):
-            task.cancel()
+    async def _end_what_was_left(self) -> None:
+        """End the programs that have outlived the driver which started them."""
+        count = await end_left_over(self.state.run.id)
+        if count:
+            what = "1 program" if count == 1 else f"{count} programs"
+            log.warning("run %s: ended %s of its last driver", self.state.run.id, what)
+
+    async def _leave(self, woken: asyncio.Event) -> None:
+        """Stop what is under way and hand the run back, unless that has been done already."""
         try:
+            for timer in self._timers.values():
+                timer.cancel()
+            if self._next_look is not None:
+                self._next_look.cancel()
+            for task in (*self._tasks, *self._abandoned):
+                task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=2 * attempt.GIVE_UP_S)
-        finally:  # cancelled once more, it waits for nobody
+        finally:  # cancelled once more, or on a loop that is closed, it waits for nobody
+            if self._woken is woken:
+                self._hand_back()
+
+    def _forget_closed_loop(self) -> None:
+        """An event loop that was closed under its driver drives nothing any more."""
+        if self._loop is not None and self._loop.is_closed():
             self._hand_back()
 
     def _hand_back(self) -> None:
         """Fold what has arrived, and let the next driver in."""
         with self._lock:
             self._tasks.clear()
+            self._backlog = list(self._timers)
+            self._timers.clear()
             self._woken = self._loop = self._thread = None
             try:
                 if self._lost is None:

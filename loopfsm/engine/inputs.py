@@ -95,6 +95,8 @@ class Answer:
     subject: str
     choice: str
     token: str
+    question: str = ""
+    """The id of the question that is meant; empty: whichever is open about the subject."""
     said: str = ""
     raised_to: float | None = None
 

@@ -150,6 +150,7 @@ class Loop:
             verifier=verifier,
             feed=self._driver.feed,
             abandon=self._driver.abandon,
+            output_dir=self._journal.output_dir(self.state.run.id),
             keepable=self._journal.keepable,
         )
 
@@ -214,6 +215,7 @@ class Loop:
         *,
         said: str = "",
         to: float | None = None,
+        question: str = "",
         token: str | None = None,
     ) -> None:
         """Answer the open question about a step, or about the run (`subject` = "run").
@@ -223,6 +225,8 @@ class Loop:
             choice: one of the question's choices.
             said: a person's own words, kept with the answer.
             to: the new limit that goes with `raise`.
+            question: the id of the question that was read, such as "Q3"; a later one about the
+                same subject is then not answered. Empty: whichever is open.
             token: makes the answer unique: a second one with the same token is refused.
 
         A run that is being driven goes on at once; any other when it is driven again. When
@@ -234,7 +238,14 @@ class Loop:
             AnswerRefused: it fits no open question; nothing has changed.
         """
         token = token or uuid.uuid4().hex
-        answer = Answer(subject=subject, choice=choice, token=token, said=said, raised_to=to)
+        answer = Answer(
+            subject=subject,
+            choice=choice,
+            token=token,
+            question=question,
+            said=said,
+            raised_to=to,
+        )
         try:
             reply = self._driver.take(answer)
         except LeaseHeld:
@@ -242,6 +253,7 @@ class Loop:
                 token=token,
                 word=Word.ANSWER,
                 subject=subject,
+                question=question,
                 choice=choice,
                 said=said,
                 raised_to=to,

@@ -37,6 +37,9 @@ def fold_answer(turn: Turn, draft: Draft, answer: Answer) -> None:
         raise AnswerRefused(
             answer.choice, f"nothing is asked about {answer.subject!r}", open_answers(draft)
         )
+    if answer.question not in ("", question.id):
+        problem = f"it answers {answer.question}, and what is asked now is {question.id}"
+        raise AnswerRefused(answer.choice, problem, open_answers(draft))
     facts = {
         "choice": answer.choice,
         "said": answer.said,

@@ -108,6 +108,7 @@ def input_of(message: Message) -> Answer | Cancel:
         return Cancel(message.said or "cancelled", message.token)
     return Answer(
         subject=message.subject,
+        question=message.question,
         choice=message.choice,
         token=message.token,
         said=message.said,

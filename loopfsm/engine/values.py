@@ -5,8 +5,13 @@ Tools are foreign code: whatever they return or raise is looked at with care her
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+import attrs
 
 from loopfsm.errors import ToolFailed
 from loopfsm.model.failure import FailureKind
@@ -64,19 +69,84 @@ def _output(reference: Output, state: RunState) -> Any:
 
 
 def copied(value: Any, environment: Mapping[str, str]) -> Any:
-    """The value with every list, tuple and dict in it built anew; other values are shared.
+    """The value with every list, tuple, dict, attrs class and dataclass in it built anew.
 
-    What came from the environment is kept by name; it is looked up here.
+    Other values, and what cannot be copied, are shared. What came from the environment is kept
+    by name; it is looked up here, in keys and fields too.
     """
-    if type(value) is dict:
-        return {key: copied(item, environment) for key, item in value.items()}
-    if type(value) is list:
-        return [copied(item, environment) for item in value]
-    if type(value) is tuple:
-        return tuple(copied(item, environment) for item in value)
-    if isinstance(value, EnvironmentValue):
-        return _from_environment(value, environment)
-    return value
+    try:
+        return _Copy(environment).of(value)
+    except RecursionError:  # nested too deeply for any journal but the one in memory
+        return value
+
+
+class _Copy:
+    """One value being built anew; what is in it twice, or contains itself, is so in the copy."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._made: dict[int, Any] = {}
+        """The copy of each object, by its identity."""
+
+    def of(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        if isinstance(value, EnvironmentValue):
+            return _from_environment(value, self._environment)
+        if id(value) not in self._made:
+            self._made[id(value)] = self._anew(kind, value)
+        return self._made[id(value)]
+
+    def _anew(self, kind: type, value: Any) -> Any:
+        if kind is list:
+            items = self._made[id(value)] = []
+            items.extend(map(self.of, value))
+            return items
+        if kind is tuple:
+            return tuple(map(self.of, value))
+        if isinstance(value, dict):
+            return self._dict(kind, value)
+        if isinstance(value, tuple) and hasattr(kind, "_make"):
+            return tuple.__new__(kind, map(self.of, value))
+        if not isinstance(value, type) and (attrs.has(kind) or dataclasses.is_dataclass(value)):
+            return self._instance(value)
+        return value
+
+    def _dict(self, kind: type, value: dict[Any, Any]) -> Any:
+        try:
+            anew = {} if kind is dict else copy.copy(value)
+            anew.clear()
+        except Exception:  # code of its author's
+            return value
+        self._made[id(value)] = anew
+        for key, item in value.items():
+            anew[key if _is_by_identity(key) else self.of(key)] = self.of(item)
+        return anew
+
+    def _instance(self, value: Any) -> Any:
+        try:
+            anew = copy.copy(value)
+        except Exception:  # code of its author's
+            return value
+        self._made[id(value)] = anew
+        for name in _attributes(anew):
+            with suppress(AttributeError):  # it has no value yet
+                object.__setattr__(anew, name, self.of(object.__getattribute__(value, name)))
+        return anew
+
+
+def _is_by_identity(key: Any) -> bool:
+    """Whether a key is found by its identity, so that a copy of it would not be."""
+    found_by: Any = type(key).__hash__
+    return found_by is object.__hash__
+
+
+def _attributes(value: Any) -> set[str]:
+    """The names under which an instance of an attrs class or a dataclass holds something."""
+    kind = type(value)
+    fields = attrs.fields(kind) if attrs.has(kind) else dataclasses.fields(value)
+    return {*getattr(value, "__dict__", ()), *(field.name for field in fields)}
 
 
 def failure_of(error: BaseException) -> dict[str, Any]:
@@ -104,7 +174,8 @@ def reported_failure(output: Any) -> dict[str, Any] | None:
 def describe(error: BaseException) -> str:
     """An exception in one line."""
     try:
-        text = str(error)
+        only = error.args[0] if len(error.args) == 1 else None
+        text = only.shown if isinstance(only, FromEnvironment) else str(error)
     except Exception:  # its text is code of its author's
         text = "its text cannot be shown"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

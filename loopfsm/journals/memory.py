@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -102,6 +103,10 @@ class MemoryJournal:
                 problem = f"the token {message.token!r} was used before"
                 raise AnswerRefused(message.choice, problem, ())
             inbox[message.token] = message
+
+    def output_dir(self, run_id: str) -> Path | None:
+        """Wherever the tool finds a place: the run lasts no longer than this process."""
+        return None
 
     def keepable(self, output: Any, annotation: Any) -> Any:
         """Whatever a tool returned: this process still has it."""

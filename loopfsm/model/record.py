@@ -56,6 +56,8 @@ class Message:
     word: Word
     subject: str = RUN
     """The step that an answer is about, or `RUN`."""
+    question: str = ""
+    """The id of the question that is answered; empty: whichever is open about the subject."""
     choice: str = ""
     said: str = ""
     raised_to: float | None = None

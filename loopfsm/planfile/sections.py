@@ -20,6 +20,13 @@ _SECTION_NAMES: Mapping[str, str] = {
     "verify": "verify",
 }
 
+_ARGS_OF_PROGRAMS = {
+    key.name for section, keys in KEYS.items() if section.startswith("args of") for key in keys
+}
+
+_MEANT: Mapping[str, str] = {"cmd": "command"}
+"""What people write for a key, where another key is spelt more like it."""
+
 
 def read_section(
     section: str, values: Mapping[str, Any], place: str, problems: list[Problem]
@@ -54,13 +61,19 @@ def field_of(section: str, name: str) -> str:
 def _unknown(section: str, name: str) -> str:
     if name in NOT_YET.get(section, ()):
         return "is not available yet"
+    meant = _MEANT.get(name, name)
+    asks = "" if meant == name else f"did you mean {meant!r}? "
+    sentence = f"unknown key {shortened(name)}; {asks}"
+    here = [key.name for key in KEYS[section]]
+    if meant in here:
+        return sentence.rstrip()
     elsewhere = [
         called
         for other, called in _SECTION_NAMES.items()
-        if other != section and any(key.name == name for key in KEYS[other])
+        if other != section and any(key.name == meant for key in KEYS[other])
     ]
-    here = [key.name for key in KEYS[section]]
-    sentence = f"unknown key {shortened(name)}; "
+    if section == "steps" and meant in _ARGS_OF_PROGRAMS:
+        elsewhere.insert(0, "this step's args")
     if elsewhere and not section.startswith("args of"):
         return f"{sentence}it belongs in {' or '.join(elsewhere)}"
-    return sentence + nearest(name, here)
+    return f"unknown key {shortened(name)}; {nearest(meant, here)}"

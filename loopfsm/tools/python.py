@@ -233,8 +233,30 @@ def _returned_by(function: Callable[..., Any]) -> Any:
         annotation = _signature(function).return_annotation
     except (TypeError, ValueError):
         return Any
+    if isinstance(annotation, str):
+        annotation = _evaluated(annotation, function)
     is_unknown = annotation is inspect.Signature.empty or isinstance(annotation, str)
     return Any if is_unknown else annotation
+
+
+def _evaluated(annotation: str, function: Callable[..., Any]) -> Any:
+    """One annotation by itself: what another one names need not be known."""
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    inner = inspect.unwrap(inner)
+    if not hasattr(inner, "__globals__"):  # an object with a `__call__`
+        call = getattr(type(inner), "__call__", inner)  # noqa: B004  # its code is wanted
+        inner = inspect.unwrap(getattr(inner, "__func__", call))
+
+    def alone() -> None: ...
+
+    alone.__annotations__ = {"return": annotation}
+    names = getattr(inner, "__globals__", {})
+    try:
+        return inspect.get_annotations(alone, globals=names, eval_str=True)["return"]
+    except Exception:  # noqa: BLE001  # a name for checkers only, or what evaluating it raises
+        return annotation
 
 
 def _wants_context(parameter: inspect.Parameter) -> bool:

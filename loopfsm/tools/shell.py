@@ -22,6 +22,7 @@ from loopfsm.model.step import FromEnvironment
 from loopfsm.ports import Clock, ToolContext
 from loopfsm.situations.declared import Declared
 from loopfsm.tools.declaring import as_given, declarations, not_started
+from loopfsm.tools.leftovers import marks
 from loopfsm.tools.process import Group, Output, within
 
 KEYS = ("argv", "command", "cwd", "env", "stdin")
@@ -124,7 +125,9 @@ class ShellTool:
     `command` when the tool declares neither, `cwd`, `env` (added to the tool's), `stdin`.
 
     The environment of the program is exactly this process's own with `env` on top, or `env`
-    alone with `inherit_env=False`. Standard input is closed unless `stdin` is given. What it
+    alone with `inherit_env=False`; in either case it has LOOPFSM_RUN, LOOPFSM_STEP,
+    LOOPFSM_ATTEMPT, LOOPFSM_IDEMPOTENCY_KEY and LOOPFSM_DRIVER too, by which it is found and
+    ended when it has outlived its driver. Standard input is closed unless `stdin` is given. What it
     left running in its process group when it ended gets `grace_s` to finish its output, then
     is ended like the group of a cancelled call.
 
@@ -154,7 +157,7 @@ class ShellTool:
     grace_s: float = 0.5
     """Seconds between SIGTERM and SIGKILL."""
     output_dir: Path | None = field(default=None, converter=_absolute_or_none)
-    """Where long outputs are kept; None: a fresh temporary directory for each call."""
+    """Where long outputs are kept; None: with the run, else in a fresh temporary directory."""
     clock: Clock | None = field(default=None, eq=False, repr=False)
     """For `duration_seconds`; None: the event loop's own time."""
 
@@ -178,7 +181,7 @@ class ShellTool:
             raise not_started(failed.message, SituationKind.BAD_ARGS, self.name) from failed
         now = asyncio.get_running_loop().time if self.clock is None else self.clock.now
         started = now()
-        process = _start(program)
+        process = _start(program, marks(context))
         assert process.stdout is not None  # both were asked for
         assert process.stderr is not None
         group = Group(process)
@@ -254,14 +257,15 @@ class ShellTool:
 
     def _namer(self, context: ToolContext) -> Callable[[str], IO[bytes]]:
         """Names the files of one call: in one directory, readable by the owner alone."""
-        directory = self.output_dir
+        directory = self.output_dir or context.output_dir
         step = re.sub(r"[^\w.-]", "_", context.step_id)[:60]
 
         def new_file(stream: str) -> IO[bytes]:
             nonlocal directory
             if directory is None:
                 directory = Path(tempfile.mkdtemp(prefix="loopfsm-"))
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
             return tempfile.NamedTemporaryFile(
                 prefix=f"{step}-{context.attempt}-",
                 suffix=f".{stream}",
@@ -272,7 +276,7 @@ class ShellTool:
         return new_file
 
 
-def _start(program: _Program) -> subprocess.Popen[bytes]:
+def _start(program: _Program, marked: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start the program in a session of its own."""
     try:
         with tempfile.TemporaryFile() as text:
@@ -286,7 +290,7 @@ def _start(program: _Program) -> subprocess.Popen[bytes]:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 cwd=program.cwd,
-                env=dict(program.env),
+                env={**program.env, **marked},
                 start_new_session=True,
             )
     except OSError as error:

@@ -161,6 +161,45 @@ def test_the_version_and_the_help_are_no_mistake(capsys: pytest.CaptureFixture[s
     assert MEANINGS in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("answer", "Answers an open question of a run; where nobody drives the run, it goes on"),
+        ("resume", "Takes a run up where it stands"),
+        ("cancel", "Gives a run up"),
+        ("watch", "for as long as somebody drives it"),
+        ("trace", "the id of its row in specs/machines/"),
+        ("show", "Shows how a run stands"),
+    ],
+)
+def test_the_help_of_a_command_says_what_it_does(
+    capsys: pytest.CaptureFixture[str], command: str, says: str
+) -> None:
+    """In a sentence; of the places of the journal it names those that apply."""
+    assert main([command, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert says in shown
+    assert "LOOPFSM_JOURNAL" in shown
+    assert "what the plan says" not in shown
+    assert "`memory`" not in shown
+    main(["run", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "what the plan says" in shown
+    assert "`memory`: nowhere" in shown
+
+
+@pytest.mark.parametrize(
+    "command", ["answer last a skip", "show last a", "trace last", "cancel last"]
+)
+def test_a_problem_is_headed_by_what_was_asked(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """`last` alone would say nothing."""
+    assert main(command.split()) == 2
+    head = f"loopfsm {command}: a problem; nothing was changed"
+    assert head == capsys.readouterr().err.splitlines()[0]
+
+
 # Bad plans
 
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,16 @@ def started(plan: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
+@contextmanager
+def taking_hangups_as(handler: signal.Handlers) -> Iterator[None]:
+    """What is started meanwhile inherits that, however the tests themselves were started."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -81,7 +93,7 @@ def resumed(journal: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_one_interrupt_lets_the_running_step_end_and_the_run_can_be_resumed(
     tmp_path: Path, journal: Path, number: signal.Signals
 ) -> None:
@@ -94,7 +106,9 @@ def test_one_interrupt_lets_the_running_step_end_and_the_run_can_be_resumed(
         f'args = {{ command = "echo two >> {tmp_path}/done" }}\n'
     )
     command = f"echo > {ready}; cat {go}; echo one >> {tmp_path}/done"
-    with started(plan_of(tmp_path, command, second)) as process:
+    with taking_hangups_as(signal.SIG_DFL):
+        process = started(plan_of(tmp_path, command, second))
+    with process:
         ready.read_text()  # waits until the step runs
         process.send_signal(number)
         first = heard(process)
@@ -210,6 +224,22 @@ def test_signals_get_through_to_a_tool_that_holds_the_event_loop_up(tmp_path: Pa
         _, complaint = process.communicate(timeout=30)
     assert process.returncode in (130, -signal.SIGTERM)  # the last one may come after the end
     assert "interrupted" in complaint or process.returncode < 0
+
+
+def test_a_closed_terminal_does_not_end_what_nohup_has_started(tmp_path: Path) -> None:
+    """SIGHUP stays ignored where whoever started the command ignores it."""
+    go, ready = tmp_path / "go", tmp_path / "ready"
+    os.mkfifo(go)
+    os.mkfifo(ready)
+    plan = plan_of(tmp_path, f"echo > {ready}; cat {go}")
+    with taking_hangups_as(signal.SIG_IGN):
+        process = started(plan)
+    with process:
+        ready.read_text()
+        process.send_signal(signal.SIGHUP)
+        go.write_text("go")
+        _, complaint = process.communicate(timeout=30)
+    assert (0, "") == (process.returncode, complaint)
 
 
 def test_what_a_tool_prints_gives_no_orders_to_the_terminal(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ import shutil
 import sys
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]  # its types are a package of their own
 import pytest
 
+from loopfsm.cli.shapes import SHAPES
 from loopfsm.engine.loop import Loop
 from loopfsm.journals.sqlite import SqliteJournal
+from loopfsm.model.loop_state import LoopState
 from loopfsm.model.plan import Plan
 from loopfsm.model.step import StepSpec
 from loopfsm.testing import Raises, Returns, ScriptedTool
@@ -21,7 +24,7 @@ def test_a_run_that_waits_stays_as_it_is(terminal: Terminal) -> None:
     run_id = terminal.parked()
     code, shown, _ = terminal.do("resume", run_id)
     assert code == 3
-    assert f"run {run_id} goes on" in shown
+    assert f"run {run_id} waits for a person" in shown
     assert f"loopfsm answer {run_id} send retry" in shown
     assert ["first"] == terminal.done()
 
@@ -35,6 +38,42 @@ def test_the_plan_file_is_not_needed(terminal: Terminal, tmp_path: Path) -> None
     assert ["first", "send", "after"] == terminal.done()
 
 
+CHANGED = "has changed since; this run keeps the plan it was begun with"
+
+
+@pytest.mark.parametrize("command", ["resume last", "answer last skip", "cancel last"])
+def test_an_edited_plan_file_is_told(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Whoever has put the file right learns that this run does not follow it."""
+    monkeypatch.chdir(tmp_path)
+    terminal.plan()
+    assert 3 == terminal.do("run", "plan.toml")[0]
+    terminal.plan(ASKING.replace("tell them", "tell nobody"))
+    shown = terminal.do(*command.split())[1]
+    assert f"plan.toml {CHANGED}" in shown.splitlines()
+    assert "tell nobody" not in shown
+
+
+def test_a_changed_plan_is_a_flag_of_the_run_line(terminal: Terminal) -> None:
+    """Line ends and a byte order mark are no change."""
+    terminal.parked()
+    path = Path(terminal.plan())
+    path.write_bytes(b"\xef\xbb\xbf" + ASKING.replace("\n", "\r\n").encode())
+    assert terminal.json("resume", "last")[1][0]["plan_changed"] is False
+    path.write_bytes(b"\xff")
+    assert terminal.json("resume", "last")[1][0]["plan_changed"] is True
+
+
+def test_a_plan_file_that_is_gone_is_no_change(terminal: Terminal, tmp_path: Path) -> None:
+    """There is nothing to compare, and nothing is said; nor of what is no file."""
+    terminal.parked()
+    (tmp_path / "plan.toml").unlink()
+    assert CHANGED not in terminal.do("resume", "last")[1]
+    (tmp_path / "plan.toml").mkdir()
+    assert CHANGED not in terminal.do("resume", "last")[1]
+
+
 def test_an_ended_run_is_told_and_not_touched(
     terminal: Terminal, journal: Path, tmp_path: Path
 ) -> None:
@@ -43,6 +82,7 @@ def test_an_ended_run_is_told_and_not_touched(
     assert 4 == terminal.do("answer", run_id, "stop")[0]
     before = contents(journal.parent)
     code, shown, _ = terminal.do("resume", run_id)
+    assert f"run {run_id} has ended already; nothing was done" == shown.splitlines()[0]
     assert (4, "ABSTAINED") == (code, shown.splitlines()[-1].partition(":")[0])
     assert before == contents(journal.parent)
 
@@ -75,20 +115,102 @@ def test_an_unknown_run_names_near_ones(terminal: Terminal) -> None:
     assert code == 2
     assert f"no run {slip!r}" in complaint
     assert run_id in complaint
+    assert "among others" not in complaint
+    assert complaint.startswith(f"loopfsm resume {slip}: a problem; nothing was changed")
+
+
+def test_an_unknown_run_says_that_there_are_more(terminal: Terminal, journal: Path) -> None:
+    """Those that are named are not all."""
+    for number in range(4):
+        begun_by_a_program(journal, f"run-{number}")
+    complaint = terminal.do("show", "65")[2]
+    assert "it knows: run-3, run-2, run-1, among others" in complaint
+    assert "`loopfsm runs` lists them" in complaint
+
+
+def test_a_file_in_place_of_a_run_is_told_what_a_run_is(terminal: Terminal, tmp_path: Path) -> None:
+    """A plan file is what `run` takes; it need not be there."""
+    terminal.parked()
+    for name in ("my.toml", str(tmp_path)):
+        complaint = terminal.do("resume", name)[2]
+        assert "RUN is the id of a run, the beginning of an id, or `last`" in complaint
+
+
+def test_without_any_run_one_learns_how_to_begin_one(terminal: Terminal, journal: Path) -> None:
+    """Before the first run there is no journal; after the last one it is empty."""
+    complaint = terminal.do("resume", "last")[2]
+    assert f"journal {str(journal)!r}: it is not there yet, so it has no runs" in complaint
+    assert "Begin one with `loopfsm run PLAN`" in complaint
+    assert not journal.parent.exists()
+    terminal.parked()
+    terminal.do("cancel", "last")
+    terminal.do("runs", "--prune")
+    complaint = terminal.do("resume", "last")[2]
+    assert "this journal has no runs yet" in complaint
+    assert "Begin one with `loopfsm run PLAN`" in complaint
+
+
+def begun_by_a_program(journal: Path, run_id: str) -> None:
+    """A run that no plan file can resume; it waits for a person."""
+    made = SqliteJournal(journal)
+    plan = Plan(goal="g", steps=(StepSpec(id="a", tool="a"),))
+    tool = ScriptedTool("a", [Raises(ConnectionError("no"))])
+    assert Loop(plan, tools=[tool], journal=made, run_id=run_id).run_sync().questions
+    made.close()
 
 
 def test_a_run_of_a_program_is_resumed_there(terminal: Terminal, journal: Path) -> None:
     """The terminal has no tools for it, and says what has."""
-    made = SqliteJournal(journal)
-    plan = Plan(goal="g", steps=(StepSpec(id="a", tool="a"),))
-    tool = ScriptedTool("a", [Raises(ConnectionError("no"))])
-    loop = Loop(plan, tools=[tool], journal=made, run_id="mine")
-    assert loop.run_sync().questions
-    made.close()
-    for words in (("resume", "mine"), ("answer", "mine", "retry"), ("cancel", "mine")):
-        code, _, complaint = terminal.do(*words)
-        assert code == 2
-        assert "`Loop.resume`" in complaint
+    begun_by_a_program(journal, "mine")
+    code, _, complaint = terminal.do("resume", "mine")
+    assert code == 2
+    assert "`Loop.resume`" in complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (("answer", "mine", "retry"), LoopState.COMPLETED),
+        (("cancel", "mine"), LoopState.ABSTAINED),
+    ],
+)
+def test_a_word_to_a_run_of_a_program_is_recorded(
+    terminal: Terminal, journal: Path, words: tuple[str, ...], state: LoopState
+) -> None:
+    """The program takes it when it drives the run on; the terminal says so, and ends with 0."""
+    begun_by_a_program(journal, "mine")
+    code, shown, complaint = terminal.do(*words)
+    says = "the program that began the run takes it when it drives the run on"
+    assert (0, f"recorded: {says}\n", "") == (code, shown, complaint)
+    kept = SqliteJournal(journal)
+    again = Loop.resume("mine", journal=kept, tools=[ScriptedTool("a", [Returns(1)])])
+    assert state is again.run_sync().state
+    kept.close()
+
+
+def test_a_word_that_a_leaving_program_has_not_taken_is_recorded(
+    terminal: Terminal, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the inbox by then: nobody is told that nothing was changed."""
+    begun_by_a_program(journal, "mine")
+    driver = SqliteJournal(journal)
+    lease = driver.acquire("mine", 1e9, 30.0)
+    monkeypatch.setattr("loopfsm.cli.word.time.sleep", lambda _: lease.release(1e9))
+    code, shown, complaint = terminal.do("answer", "mine", "retry")
+    driver.close()
+    assert (0, "") == (code, complaint)
+    assert shown.startswith("recorded: ")
+
+
+def test_a_recorded_word_is_neither_accepted_nor_refused(terminal: Terminal, journal: Path) -> None:
+    """As data: `accepted` is null. What does not fit is refused at the door, as ever."""
+    begun_by_a_program(journal, "mine")
+    assert 2 == terminal.do("answer", "mine", "agian")[0]
+    assert 2 == terminal.do("answer", "mine", "b", "retry")[0]
+    code, (reply,), _ = terminal.json("answer", "mine", "retry", "--token", "t")
+    assert (0, "reply", None) == (code, reply["type"], reply["accepted"])
+    jsonschema.validate(reply, SHAPES["reply"])
+    assert 2 == terminal.do("answer", "mine", "retry", "--token", "t")[0]
 
 
 @pytest.mark.parametrize("gone", ["directory", "workspace"])
@@ -114,9 +236,11 @@ def test_a_tool_that_is_gone_is_named(terminal: Terminal, tmp_path: Path) -> Non
     terminal.parked(text)
     module.write_text("def other():\n    pass\n", encoding="utf-8")
     sys.modules.pop("resumed_tools")  # as in another process
-    code, _, complaint = terminal.do("resume", "last")
-    assert code == 2
-    assert "tools.t.python" in complaint
+    for words in (("resume", "last"), ("answer", "last", "stop"), ("cancel", "last")):
+        code, _, complaint = terminal.do(*words)
+        assert code == 2
+        assert "tools.t.python" in complaint
+        assert "Put back what is named here, as it was when the run was begun" in complaint
 
 
 def test_a_run_that_somebody_drives_is_not_taken(terminal: Terminal, journal: Path) -> None:

@@ -52,6 +52,7 @@ def test_a_dead_driver_is_told_as_dead(
     driver = SqliteJournal(journal)
     driver.acquire(run_id, 1e9, 30.0)
     monkeypatch.setattr("loopfsm.journals.sqlite.holder.started", lambda _: None)
+    assert "[last driven by process" in terminal.do("runs")[1]
     assert "(dead)" in terminal.do("runs")[1]
     assert 3 == terminal.do("watch", run_id)[0]
     driver.close()

@@ -10,6 +10,7 @@ import pytest
 from loopfsm.engine.loop import Loop
 from loopfsm.journals.sqlite import SqliteJournal
 from loopfsm.model.plan import Plan
+from loopfsm.model.record import Origin
 from loopfsm.model.step import StepSpec
 from loopfsm.tools.registry import tool
 from tests.cli.plans import Terminal, started
@@ -22,8 +23,8 @@ def test_a_run_that_rests_is_told_from_its_beginning(terminal: Terminal) -> None
     assert (3, told) == (code, shown)
 
 
-def test_a_run_that_was_left_is_told_as_such(terminal: Terminal, journal: Path) -> None:
-    """Nobody drives it and it is not at its end: 130, and the command that goes on."""
+def left(journal: Path, origin: Origin) -> None:
+    """A run that its driver has left between two steps."""
     made = SqliteJournal(journal)
 
     @tool
@@ -31,9 +32,15 @@ def test_a_run_that_was_left_is_told_as_such(terminal: Terminal, journal: Path) 
         loop.stop()
 
     steps = [StepSpec(id="a", tool="stops"), StepSpec(id="b", tool="stops", needs=("a",))]
-    loop = Loop(Plan(goal="g", steps=steps), tools=[stops], journal=made, run_id="left")
+    plan = Plan(goal="g", steps=steps)
+    loop = Loop(plan, tools=[stops], journal=made, run_id="left", origin=origin)
     asyncio.run(loop.run())
     made.close()
+
+
+def test_a_run_that_was_left_is_told_as_such(terminal: Terminal, journal: Path) -> None:
+    """Nobody drives it and it is not at its end: 130, and the command that goes on."""
+    left(journal, Origin(path="plan.toml", directory="/", text="a plan"))
     code, shown, _ = terminal.do("watch", "left")
     assert (130, "nobody drives it; go on with: loopfsm resume left") == (
         code,
@@ -41,6 +48,26 @@ def test_a_run_that_was_left_is_told_as_such(terminal: Terminal, journal: Path) 
     )
     last = terminal.json("watch", "left")[1][-1]
     assert ("interrupted", "loopfsm resume left") == (last["type"], last["resume"])
+
+
+def test_show_and_runs_tell_that_a_run_was_left(terminal: Terminal, journal: Path) -> None:
+    """As `watch` does: nobody drives it, and what goes on with it. One that waits is not left."""
+    left(journal, Origin(path="plan.toml", directory="/", text="a plan"))
+    told = "nobody drives it; go on with: loopfsm resume left"
+    assert told == terminal.do("show", "left")[1].splitlines()[-1]
+    waiting = terminal.parked()
+    assert "nobody drives it" not in terminal.do("show", waiting)[1]
+    first, second = terminal.do("runs")[1].splitlines()
+    assert "  EXECUTING, nobody drives it  " in first
+    assert "nobody drives it" not in second
+
+
+def test_a_left_run_of_a_program_is_no_command(terminal: Terminal, journal: Path) -> None:
+    """`resume` would be refused: only the program can go on."""
+    left(journal, Origin())
+    for command in ("show", "watch"):
+        last = terminal.do(command, "left")[1].splitlines()[-1]
+        assert last.endswith("the program that began the run can go on with it: `Loop.resume`")
 
 
 def test_who_stops_watching_stops_nothing_else(

@@ -50,6 +50,32 @@ MISTAKES: dict[str, tuple[str | bytes, list[str]]] = {
         f"max_parallel = 3\n{GOOD}",
         ["max_parallel (line 1): unknown key 'max_parallel'; it belongs in [policy]"],
     ),
+    "a command written directly in a step": (
+        step('id = "two"\ntool = "shell"\ncommand = "true"\nargs = { argv = ["true"] }'),
+        [
+            (
+                "steps[1].command (line 9): unknown key 'command'; "
+                "it belongs in this step's args or [tools.NAME]"
+            ),
+        ],
+    ),
+    "a command by another name": (
+        step('id = "two"\ntool = "shell"\nargs = { cmd = "true", argv = ["true"] }')
+        + '[tools.t]\ncmd = "true"\nargv = ["true"]\n',
+        [
+            "steps[1].args.cmd (line 9): unknown key 'cmd'; did you mean 'command'?",
+            "tools.t.cmd (line 11): unknown key 'cmd'; did you mean 'command'?",
+        ],
+    ),
+    "a command by another name, directly in a step": (
+        step('id = "two"\ntool = "shell"\ncmd = "true"\nargs = { argv = ["true"] }'),
+        [
+            (
+                "steps[1].cmd (line 9): unknown key 'cmd'; did you mean 'command'? "
+                "it belongs in this step's args or [tools.NAME]"
+            ),
+        ],
+    ),
     "a key whose feature is not there yet": (
         f'planner = "x"\n{GOOD}',
         ["planner (line 1): is not available yet"],

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import functools
 import os
 import subprocess
 import sys
@@ -342,3 +343,30 @@ def test_the_process_exits_although_a_tool_still_sleeps() -> None:
     )
     assert (0, "went on\n", "") == (done.returncode, done.stdout, done.stderr)
     assert time.monotonic() - started < 5
+
+
+def _sized(unknown: "Nowhere") -> "list[int]":  # type: ignore[name-defined]  # noqa: F821  # the case
+    return [unknown]
+
+
+@functools.wraps(_sized)
+def _decorated(*args: Any) -> Any:
+    return args
+
+
+class _Sizes:
+    def __call__(self, unknown: "Nowhere") -> "list[int]":  # type: ignore[name-defined]  # noqa: F821
+        return [unknown]
+
+    def method(self, unknown: "Nowhere") -> "list[int]":  # type: ignore[name-defined]  # noqa: F821
+        return [unknown]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_sized, _Sizes(), _Sizes().method, functools.partial(_sized), _decorated],
+    ids=["function", "object", "method", "partial", "wrapped"],
+)
+def test_a_parameter_of_unknown_type_hides_no_return_type(function: Callable[..., Any]) -> None:
+    """What a tool returns is read by itself; the names of its parameters need not be known."""
+    assert list[int] == PythonTool(name="x", function=function).returns

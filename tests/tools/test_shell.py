@@ -15,6 +15,7 @@ import pytest
 from loopfsm.errors import ToolError, ToolFailed
 from loopfsm.ports import Tool
 from loopfsm.testing import FakeClock, tool_context
+from loopfsm.tools.leftovers import marks
 from loopfsm.tools.shell import ShellTool
 
 SHAPE = {
@@ -29,8 +30,11 @@ SHAPE = {
 }
 
 
-def run(used: ShellTool, cap: int = 65536, **args: Any) -> dict[str, Any]:
-    return asyncio.run(used.call(args, tool_context(output_cap_bytes=cap)))
+def run(
+    used: ShellTool, cap: int = 65536, output_dir: Path | None = None, **args: Any
+) -> dict[str, Any]:
+    context = tool_context(output_cap_bytes=cap, output_dir=output_dir)
+    return asyncio.run(used.call(args, context))
 
 
 def failure(used: ShellTool, **args: Any) -> ToolFailed:
@@ -154,7 +158,8 @@ def test_the_environment_can_be_given_alone(monkeypatch: pytest.MonkeyPatch) -> 
     """Without inheritance the program sees `env` and nothing else."""
     monkeypatch.setenv("OURS", "inherited")
     used = ShellTool(inherit_env=False, env={"A": "1"}, argv=["/usr/bin/env"])
-    assert run(used)["stdout"] == "A=1\n"
+    seen = dict(line.split("=", 1) for line in run(used)["stdout"].splitlines())
+    assert {"A": "1", **marks(tool_context())} == seen
 
 
 def test_the_directory_starts_at_the_workspace(tmp_path: Path) -> None:
@@ -179,6 +184,14 @@ def test_output_beyond_the_cap_is_whole_in_a_file(tmp_path: Path) -> None:
     assert Path(result["stdout_file"]).stat().st_mode & 0o777 == 0o600
     assert Path(result["stderr_file"]).read_text() == "error\n"
     assert SHAPE | {"stdout_file", "stderr_file"} == set(result)
+
+
+def test_a_long_output_is_kept_with_its_run(tmp_path: Path) -> None:
+    """Where the run's journal keeps such files, they last as long as it does."""
+    kept = tmp_path / "journal.files"
+    result = run(ShellTool(command="printf 123456"), cap=5, output_dir=kept)
+    assert kept == Path(result["stdout_file"]).parent
+    assert 0o700 == kept.stat().st_mode & 0o777
 
 
 def test_output_of_exactly_the_cap_needs_no_file(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ class Files:
         """Where the content of that SHA-256 stands, if it is kept."""
         return self.directory / sha[:2] / sha[2:]
 
+    def output_dir(self, run_id: str) -> Path:
+        """Where the tools of a run keep outputs that are too long for a result."""
+        name = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self.directory / f"of-{name}"  # an id may hold anything
+
     def keep(self, content: bytes) -> str:
         """Keep the content and return its SHA-256, in hexadecimal."""
         sha = hashlib.sha256(content).hexdigest()
@@ -74,10 +79,10 @@ class Files:
                 yield path.parent.name + path.name
 
     def drop(self, unused: Iterable[str]) -> None:
-        """Forget some contents."""
-        for sha in unused:
+        """Forget some contents, and what a killed process left half written."""
+        for path in (*map(self.path_of, unused), *self.directory.glob("??/.new-*")):
             with suppress(OSError):
-                self.path_of(sha).unlink()
+                path.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

@@ -21,13 +21,15 @@ def this_process() -> Holder:
 
 def is_gone(holder: Holder) -> bool | None:
     """Whether a process has ended; None when nobody can tell from here (another host)."""
+    boot, _, namespace = holder.boot.partition("/")
+    here, _, ours = _boot().partition("/")
+    if boot and boot == here:
+        # The same boot is the same machine, by whatever name it goes in its network. The
+        # processes of another namespace (a container) cannot be seen from here.
+        return None if namespace != ours else started(holder.pid) != holder.started
     if holder.host != socket.gethostname():
         return None
-    if holder.boot != _boot():
-        # The same name, and another boot: what ran before it is gone. Another process
-        # namespace of the same boot (a container): its processes cannot be seen from here.
-        return None if holder.boot.partition("/")[0] == _boot().partition("/")[0] else True
-    return started(holder.pid) != holder.started
+    return True if boot and here else started(holder.pid) != holder.started
 
 
 def local_time(at: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,12 +15,12 @@ from typing import Any, TypeVar
 
 import attrs
 
-from loopfsm import codec
+from loopfsm import codec, outputs
 from loopfsm.errors import AnswerRefused, JournalRefused, LeaseHeld, NotSerialisable, UnknownRun
 from loopfsm.journals.sqlite import holder as processes
 from loopfsm.journals.sqlite import rows, schema
 from loopfsm.journals.sqlite.files import Files
-from loopfsm.journals.sqlite.lease import SqliteLease, Store, chained, message_of
+from loopfsm.journals.sqlite.lease import HELD_HERE, SqliteLease, Store, chained, message_of
 from loopfsm.journals.sqlite.reading import Reading, made_sense
 from loopfsm.model.event import Event
 from loopfsm.model.loop_state import ENDED, LoopState, RunState
@@ -70,7 +71,7 @@ class SqliteJournal:
         if durability not in SYNCHRONOUS:
             known = ", ".join(map(repr, SYNCHRONOUS))
             raise ValueError(f"durability is {durability!r}, expected one of {known}")
-        self.path = Path(path).absolute()
+        self.path = Path(os.path.realpath(path))  # by any name it is one journal, with one log
         synchronous = SYNCHRONOUS[durability]
         connection = schema.connect(
             self.path, to_write=not read_only, synchronous=synchronous, is_still=is_still
@@ -150,6 +151,9 @@ class SqliteJournal:
                 raise self._unknown(run_id)
             number, epoch, *held = found
             hold = _hold(epoch, held)
+            is_ours = hold is not None and hold.holder == me
+            if is_ours and (str(self.path), run_id, epoch) not in HELD_HERE:
+                hold = None  # it was given back, and that could not be written
             if hold is not None:
                 _refuse_if_held(run_id, hold, now)
             connection.execute(
@@ -168,7 +172,7 @@ class SqliteJournal:
                     (
                         number,
                         rows.sound(message.token),
-                        message.word.value,
+                        f"{message.word.value} {message.question}".strip(),
                         rows.sound(message.subject),
                         rows.sound(message.choice),
                         rows.sound(message.said),
@@ -201,17 +205,23 @@ class SqliteJournal:
                 connection.execute("DELETE FROM runs WHERE number = ?", (number,))
         if found:
             self._store.rows("VACUUM")
+        for _, run_id in found:
+            shutil.rmtree(self._store.files.output_dir(run_id), ignore_errors=True)
         files = self._store.files
-        used = {sha for (sha,) in self._store.rows("SELECT DISTINCT sha FROM files")}
+        kept = tuple(files.kept())  # listed first: what is kept from now on is not looked at
         held = self._store.rows("SELECT epoch, host, boot, pid, started, held_until FROM heads")
         is_driven = any(_is_driven(_hold(row[0], row[1:])) for row in held)
         if not is_driven:  # else some file may be kept already, and its commit on its way
-            files.drop(sha for sha in files.kept() if sha not in used)
+            used = {sha for (sha,) in self._store.rows("SELECT DISTINCT sha FROM files")}
+            files.drop(sha for sha in kept if sha not in used)
         return tuple(run_id for _, run_id in found)
+
+    def output_dir(self, run_id: str) -> Path | None:
+        return self._store.files.output_dir(run_id)
 
     def keepable(self, output: Any, annotation: Any) -> Any:
         files = self._store.files
-        return codec.kept(output, annotation, files.keep, files.fetch)
+        return outputs.kept(output, annotation, files.keep, files.fetch)
 
     # Reading
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,6 +125,10 @@ def chained(before: str, units: str) -> str:
     return hashlib.sha256(f"{before}\n{units}".encode("ascii")).hexdigest()
 
 
+HELD_HERE: set[tuple[str, str, int]] = set()
+"""Path, run and epoch of each lease that this process holds and has not given back."""
+
+
 class SqliteLease:
     """Implements `ports.Lease`."""
 
@@ -137,6 +142,9 @@ class SqliteLease:
         fingerprints: Mapping[str, str],
     ) -> None:
         self._store = store
+        self._pid = os.getpid()
+        self._name = (str(store.path), run_id, epoch)
+        HELD_HERE.add(self._name)
         self._run = run
         self._run_id = run_id
         self._epoch = epoch
@@ -162,15 +170,14 @@ class SqliteLease:
         replies: Mapping[str, str] = EMPTY,
     ) -> None:
         units = tuple(units)
+        commit = _Commit(self._store.files, units)
+        end = chained(self._hash, commit.text) if units else self._hash
+        events, commits = self._events + commit.events, self._commits + bool(units)
+        run, spent = after.run, run_budgets(after.spent)
+        without = codec.text_of(run.without) if run.without else "[]"
+        stands = (run.state.value, without, sound(run.reason), spent, now)
+        counts = (events, commits, end, now + self._lease_s)
         with self._store.transaction() as connection:
-            commit = _Commit(self._store.files, units)
-            end = chained(self._hash, commit.text) if units else self._hash
-            events = self._events + commit.events
-            commits = self._commits + bool(units)
-            run, spent = after.run, run_budgets(after.spent)
-            without = codec.text_of(run.without) if run.without else "[]"
-            stands = (run.state.value, without, sound(run.reason), spent, now)
-            counts = (events, commits, end, now + self._lease_s)
             claim = connection.execute(CLAIM, (*stands, *counts, self._run, self._epoch))
             self._claim(claim)
             if units:
@@ -199,6 +206,9 @@ class SqliteLease:
             self._claim(connection.execute(RENEW, values))
 
     def release(self, now: float) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child has a copy of the lease, which is its parent's
+        HELD_HERE.discard(self._name)  # even if that cannot be written
         with self._store.transaction() as connection:
             connection.execute(RELEASE, (self._run, self._epoch))
 
@@ -290,9 +300,11 @@ def _bodies(run: int, nouns: Sequence[Failure | Question]) -> Iterator[tuple[Any
 def message_of(row: tuple[Any, ...]) -> Message:
     """A message of its columns."""
     token, word, subject, choice, said, raised_to, sent_at, *reply = row
+    word, _, question = word.partition(" ")
     return Message(
         token=token,
         word=Word(word),
+        question=question,
         subject=subject,
         choice=choice,
         said=said,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -44,10 +44,15 @@ STEP_COLUMNS = (
 # Writing
 
 
-def units_text(units: Iterable[Unit], keep: codec.Keep) -> str:
+def units_text(units: Sequence[Unit], keep: codec.Keep) -> str:
     """The units of a commit as JSON: each with its cause and its events."""
+    text = _text(units, keep, weigh=False)
+    return text if len(text) < LARGE else _text(units, keep, weigh=True)
+
+
+def _text(units: Iterable[Unit], keep: codec.Keep, *, weigh: bool) -> str:
     data = [
-        {"cause": unit.cause, "events": [_event_data(event, keep) for event in unit.events]}
+        {"cause": unit.cause, "events": [_event_data(event, keep, weigh) for event in unit.events]}
         for unit in units
     ]
     try:
@@ -56,7 +61,7 @@ def units_text(units: Iterable[Unit], keep: codec.Keep) -> str:
         return _FAST.encode([_in_words(unit) for unit in data])
 
 
-def _event_data(event: Event, keep: codec.Keep) -> dict[str, Any]:
+def _event_data(event: Event, keep: codec.Keep, weigh: bool) -> dict[str, Any]:
     data: dict[str, Any] = {
         "row": event.row,
         "noun": event.noun,
@@ -65,7 +70,7 @@ def _event_data(event: Event, keep: codec.Keep) -> dict[str, Any]:
         "attempt": event.attempt,
     }
     if event.changes:
-        data["changes"] = _changes_data(event, keep)
+        data["changes"] = _changes_data(event, keep, weigh)
     if event.facts:
         data["facts"] = event.facts
     if event.spent:
@@ -73,7 +78,7 @@ def _event_data(event: Event, keep: codec.Keep) -> dict[str, Any]:
     return data
 
 
-def _changes_data(event: Event, keep: codec.Keep) -> Mapping[str, Any]:
+def _changes_data(event: Event, keep: codec.Keep, weigh: bool) -> Mapping[str, Any]:
     changes = event.changes
     if event.noun != "step" or "metadata" in changes:
         changes = {
@@ -82,18 +87,16 @@ def _changes_data(event: Event, keep: codec.Keep) -> Mapping[str, Any]:
         }
     if "output" not in changes:
         return changes  # numbers, and values of enums
-    return {**changes, "output": output_data(changes["output"], keep)}
+    return {**changes, "output": output_data(changes["output"], keep, weigh)}
 
 
-def output_data(value: Any, keep: codec.Keep) -> Any:
+def output_data(value: Any, keep: codec.Keep, weigh: bool = True) -> Any:
     """What a tool returned, in JSON; a large one is a reference to its file."""
-    if value is None or (type(value) in (bool, int) and -LARGE < value < LARGE):
-        return value
     try:
         data = codec.unstructured(value, "output", keep)
     except NotSerialisable:  # nobody asked `keepable`: a result must not be lost for that
         data = plain(value)
-    text = codec.text_of(data)
+    text = codec.text_of(data) if weigh else ""
     return data if len(text) < LARGE else {"$file": keep(text.encode("ascii"))}
 
 
