@@ -332,7 +332,7 @@ class Driver:
 
     async def _end_what_was_left(self) -> None:
         """End the programs that have outlived the driver which started them."""
-        count = await end_left_over(self.state.run.id)
+        count = await end_left_over(self.equipment.output_dir)
         if count:
             what = "1 program" if count == 1 else f"{count} programs"
             log.warning("run %s: ended %s of its last driver", self.state.run.id, what)

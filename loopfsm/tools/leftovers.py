@@ -1,11 +1,11 @@
-"""Programs that outlived the process that started them, known by what stands in their environment.
+"""Programs that outlived the process which started them.
 
-A driver that is killed cannot end its tools: they go on, without anybody who waits for them.
-Whoever takes the run up ends them first, so that nothing is done twice at the same time. Each
-program of a run carries the run's name and the driver's process id in its environment, as do
-the programs that it starts; a group whose leader is no child of its driver any more, or whose
-driver is gone, is left over. Where there is no `/proc` (macOS) nothing is found, and nothing
-is ended.
+A driver that is killed cannot end its tools: they go on, and nobody waits for them. Whoever
+takes the run up ends them first, so that nothing is done twice at the same time. While a
+program runs, a file beside the journal is named by its process id and says when it started;
+what is still that process when the run is taken up is left over. Its group is ended, as that
+of a cancelled call is; a process that has moved into a session of its own on purpose, a
+service that a step has started, is not.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from loopfsm.ports import ToolContext
+from loopfsm.processes import started
 
-RUN, STEP, ATTEMPT = "LOOPFSM_RUN", "LOOPFSM_STEP", "LOOPFSM_ATTEMPT"
-KEY, DRIVER = "LOOPFSM_IDEMPOTENCY_KEY", "LOOPFSM_DRIVER"
-
+RUNNING = "running"
+"""The directory of these files, in that of the run's outputs."""
 GRACE_S = 1.0
 """Seconds between SIGTERM and SIGKILL."""
 LOOK_AGAIN_S = 0.02
@@ -30,67 +30,64 @@ LOOK_AGAIN_S = 0.02
 def marks(context: ToolContext) -> Mapping[str, str]:
     """What a program finds in its environment about the attempt it works for."""
     return {
-        RUN: context.run_id,
-        STEP: context.step_id,
-        ATTEMPT: str(context.attempt),
-        KEY: context.idempotency_key,
-        DRIVER: str(os.getpid()),
+        "LOOPFSM_RUN": context.run_id,
+        "LOOPFSM_STEP": context.step_id,
+        "LOOPFSM_ATTEMPT": str(context.attempt),
+        "LOOPFSM_IDEMPOTENCY_KEY": context.idempotency_key,
     }
 
 
-async def end_left_over(run_id: str) -> int:
-    """End every program of the run whose driver is gone; returns how many groups there were."""
-    found = groups_left_over(run_id)
+@contextmanager
+def noted(output_dir: Path | None, pid: int) -> Iterator[None]:
+    """Keep on record that a program runs, as long as the block does."""
+    if output_dir is None:  # the run ends with this process
+        yield
+        return
+    note = output_dir / RUNNING / str(pid)
+    with suppress(OSError):  # a full disk: it runs without a note, rather than not at all
+        for directory in (output_dir.parent, output_dir, note.parent):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        note.write_text(started(pid) or "", encoding="utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
+
+
+async def end_left_over(output_dir: Path | None) -> int:
+    """End every program on record that still runs; returns how many there were."""
+    notes = [] if output_dir is None else list((output_dir / RUNNING).glob("*"))
+    found = {int(note.name) for note in notes if _still_runs(note)}
     _send(found, signal.SIGTERM)
-    waited = 0.0
-    left = found
+    waited, left = 0.0, found
     while left and waited < GRACE_S:
         await asyncio.sleep(LOOK_AGAIN_S)
         waited += LOOK_AGAIN_S
-        left = found & groups_left_over(run_id)
+        left = {pid for pid in found if _has_group(pid)}
     _send(left, signal.SIGKILL)
+    for note in notes:
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
     return len(found)
 
 
-def groups_left_over(run_id: str, proc: Path = Path("/proc")) -> frozenset[int]:
-    """The process groups that belong to the run and to no living driver of it."""
-    groups: dict[int, int] = {}
-    mark = f"{RUN}={run_id}".encode(errors="surrogateescape")
-    with suppress(OSError):
-        for entry in os.listdir(proc):
-            if not entry.isdigit():
-                continue
-            with suppress(OSError, ValueError):  # it has just gone, or belongs to another user
-                lines = (proc / entry / "environ").read_bytes().split(b"\0")
-                if mark in lines and not _is_dead(proc / entry):
-                    groups[os.getpgid(int(entry))] = _driver_in(lines)
-    groups.pop(os.getpgrp(), None)
-    return frozenset(group for group, driver in groups.items() if _is_left(group, driver, proc))
+def _still_runs(note: Path) -> bool:
+    if not note.name.isdecimal():
+        return False
+    begun = started(int(note.name))
+    return begun is not None and begun == note.read_text(encoding="utf-8")
 
 
-def _is_left(group: int, driver: int, proc: Path) -> bool:
-    with suppress(OSError, ValueError):
-        return _stat(proc / str(group))[1] != str(driver)  # its parent now
-    return not (proc / str(driver)).exists()  # the leader itself has ended
+def _has_group(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
-def _is_dead(process: Path) -> bool:
-    return _stat(process)[0] in ("Z", "X")
-
-
-def _stat(process: Path) -> list[str]:
-    """State, parent and so on of a process; its name, which may hold anything, is left out."""
-    return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
-
-
-def _driver_in(lines: list[bytes]) -> int:
-    mark = f"{DRIVER}=".encode()
-    return next(int(line.removeprefix(mark)) for line in lines if line.startswith(mark))
-
-
-def _send(
-    groups: frozenset[int], number: int, kill: Callable[[int, int], None] = os.killpg
-) -> None:
+def _send(groups: Iterable[int], number: int) -> None:
     for group in groups:
         with suppress(ProcessLookupError, PermissionError):
-            kill(group, number)
+            os.killpg(group, number)

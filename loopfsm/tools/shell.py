@@ -22,7 +22,7 @@ from loopfsm.model.step import FromEnvironment
 from loopfsm.ports import Clock, ToolContext
 from loopfsm.situations.declared import Declared
 from loopfsm.tools.declaring import as_given, declarations, not_started
-from loopfsm.tools.leftovers import marks
+from loopfsm.tools.leftovers import marks, noted
 from loopfsm.tools.process import Group, Output, within
 
 KEYS = ("argv", "command", "cwd", "env", "stdin")
@@ -126,8 +126,8 @@ class ShellTool:
 
     The environment of the program is exactly this process's own with `env` on top, or `env`
     alone with `inherit_env=False`; in either case it has LOOPFSM_RUN, LOOPFSM_STEP,
-    LOOPFSM_ATTEMPT, LOOPFSM_IDEMPOTENCY_KEY and LOOPFSM_DRIVER too, by which it is found and
-    ended when it has outlived its driver. Standard input is closed unless `stdin` is given. What it
+    LOOPFSM_ATTEMPT and LOOPFSM_IDEMPOTENCY_KEY too. A program that has outlived its driver is
+    ended when the run is taken up. Standard input is closed unless `stdin` is given. What it
     left running in its process group when it ended gets `grace_s` to finish its output, then
     is ended like the group of a cancelled call.
 
@@ -189,20 +189,21 @@ class ShellTool:
         cap = context.output_cap_bytes
         out = Output(process.stdout, cap, lambda: new_file("stdout"))
         err = Output(process.stderr, cap, lambda: new_file("stderr"))
-        try:
-            await group.exited.wait()
-            if group.send(0):  # somebody is left: in a pipeline, perhaps with more to say
-                await within(self.grace_s, asyncio.gather(out.ended.wait(), err.ended.wait()))
-            await group.end(self.grace_s)
-        except asyncio.CancelledError:
-            await group.end(self.grace_s)
-            raise
-        except GeneratorExit:  # the loop is gone: nothing can be awaited any more
-            group.send(signal.SIGKILL)
-            raise
-        finally:
-            out.drain()
-            err.drain()
+        with noted(context.output_dir, process.pid):
+            try:
+                await group.exited.wait()
+                if group.send(0):  # somebody is left: in a pipeline, perhaps with more to say
+                    await within(self.grace_s, asyncio.gather(out.ended.wait(), err.ended.wait()))
+                await group.end(self.grace_s)
+            except asyncio.CancelledError:
+                await group.end(self.grace_s)
+                raise
+            except GeneratorExit:  # the loop is gone: nothing can be awaited any more
+                group.send(signal.SIGKILL)
+                raise
+            finally:
+                out.drain()
+                err.drain()
         result = _result(program, process.returncode, out, err, now() - started)
         if process.returncode != 0:
             raise ToolFailed(_message(program, process.returncode, err), evidence=result)

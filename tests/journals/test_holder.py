@@ -16,6 +16,7 @@ from loopfsm.errors import LeaseHeld
 from loopfsm.journals.sqlite import holder
 from loopfsm.journals.sqlite.journal import SqliteJournal
 from loopfsm.model.record import Holder
+from loopfsm.processes import started
 from tests.engine.kit import plan_of
 from tests.journals.kit import ROWS, Driven, opened
 
@@ -33,10 +34,10 @@ def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
 def ended() -> Holder:
     """A process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = holder.started(process.pid)
-    assert started is not None
+    begun = started(process.pid)
+    assert begun is not None
     process.communicate(timeout=20)
-    return attrs.evolve(ME, pid=process.pid, started=started)
+    return attrs.evolve(ME, pid=process.pid, started=begun)
 
 
 def held_by(journal: SqliteJournal, other: Holder) -> None:
@@ -62,7 +63,7 @@ def test_a_process_that_has_ended_is_gone() -> None:
 def test_a_process_that_nobody_waited_for_is_gone() -> None:
     """What is left of it writes nothing any more."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    other = attrs.evolve(ME, pid=process.pid, started=holder.started(process.pid) or "")
+    other = attrs.evolve(ME, pid=process.pid, started=started(process.pid) or "")
     assert holder.is_gone(other) is False
     assert process.stdin is not None
     process.stdin.close()

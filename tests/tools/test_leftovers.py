@@ -1,9 +1,8 @@
-"""Programs that have outlived their driver are found and ended; those of a living one are not."""
+"""Programs that have outlived their driver are found and ended; what is on purpose goes on."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,28 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from loopfsm.processes import started
 from loopfsm.testing import tool_context
-from loopfsm.tools.leftovers import DRIVER, RUN, end_left_over, groups_left_over, marks
+from loopfsm.tools.leftovers import RUNNING, end_left_over, marks, noted
+from loopfsm.tools.shell import ShellTool
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
-
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True)"
-
-
-def started(
-    run_id: str, driver: int, code: str = "print(1, flush=True)"
-) -> subprocess.Popen[bytes]:
-    """A program of a run that reads until its input ends, and leads a group of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; input()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={RUN: run_id, DRIVER: str(driver)},
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()  # it runs, with its own environment
-    return process
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
 @pytest.fixture
@@ -45,35 +28,80 @@ def programs() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.communicate()
 
 
-def test_a_program_whose_driver_is_another_process_is_left_over(
-    programs: list[subprocess.Popen[bytes]],
-) -> None:
-    """Its parent is not the driver that its environment names: that one is gone."""
-    programs.append(started("R1", driver=2**22 + 1))
-    assert frozenset({programs[0].pid}) == groups_left_over("R1")
+def program(code: str = "") -> subprocess.Popen[bytes]:
+    """One that reads until its input ends, and leads a group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{code}\nprint(1, flush=True)\ninput()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
 
 
-def test_a_program_of_a_living_driver_is_not(programs: list[subprocess.Popen[bytes]]) -> None:
-    """This process started it, and is still there."""
-    programs.append(started("R1", driver=os.getpid()))
-    assert frozenset() == groups_left_over("R1")
-
-
-def test_programs_of_other_runs_are_not_touched(programs: list[subprocess.Popen[bytes]]) -> None:
-    """The whole name of the run decides."""
-    programs.append(started("R11", driver=2**22 + 1))
-    assert 0 == asyncio.run(end_left_over("R1"))
-    assert programs[0].poll() is None
+def left(output_dir: Path, pid: int, begun: str | None) -> Path:
+    """The note of a program whose driver was killed."""
+    note = output_dir / RUNNING / str(pid)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(begun or "", encoding="utf-8")
+    return note
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", ["print(1, flush=True)", DEAF])
-def test_what_is_left_over_is_ended(code: str, programs: list[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM, and SIGKILL for what ignores it; nothing of it runs afterwards."""
-    programs.append(started("R2", driver=2**22 + 1, code=code))
-    assert 1 == asyncio.run(end_left_over("R2"))
+@pytest.mark.parametrize("code", ["", DEAF])
+def test_what_is_left_over_is_ended(
+    code: str, tmp_path: Path, programs: list[subprocess.Popen[bytes]]
+) -> None:
+    """SIGTERM, and SIGKILL for what ignores it; the note goes, too."""
+    programs.append(program(code))
+    note = left(tmp_path, programs[0].pid, started(programs[0].pid))
+    assert 1 == asyncio.run(end_left_over(tmp_path))
     assert 0 > programs[0].wait(timeout=10)
-    assert frozenset() == groups_left_over("R2")
+    assert not note.exists()
+
+
+def test_a_pid_that_is_somebody_elses_now_is_not_touched(
+    tmp_path: Path, programs: list[subprocess.Popen[bytes]]
+) -> None:
+    """It started at another moment than the note says."""
+    programs.append(program())
+    left(tmp_path, programs[0].pid, "1")
+    left(tmp_path, 2**22 + 1, "1")
+    (tmp_path / RUNNING / "no pid").touch()
+    assert 0 == asyncio.run(end_left_over(tmp_path))
+    assert programs[0].poll() is None
+
+
+def test_a_service_that_a_step_has_started_goes_on(
+    tmp_path: Path, programs: list[subprocess.Popen[bytes]]
+) -> None:
+    """A session of its own is no part of the program's group."""
+    programs += [program(), program()]
+    left(tmp_path, programs[0].pid, started(programs[0].pid))
+    assert 1 == asyncio.run(end_left_over(tmp_path))
+    assert programs[1].poll() is None
+
+
+def test_a_program_is_on_record_while_it_runs(tmp_path: Path) -> None:
+    """Its note can be read by whoever takes the run up, and is gone when it has ended."""
+    kept = tmp_path / "files" / "of-run"
+    kept.parent.mkdir()
+    wait = f"until [ -e {kept / RUNNING}/$$ ]; do sleep 0.01; done"
+    used = ShellTool(command=f"{wait}; ls {kept / RUNNING}; echo $$", timeout_s=20)
+    context = tool_context(output_dir=kept)
+    result = asyncio.run(used.call({}, context))
+    noted_pid, own_pid = result["stdout"].split()
+    assert own_pid == noted_pid
+    assert [] == list((kept / RUNNING).iterdir())
+
+
+def test_without_a_journal_nothing_is_noted() -> None:
+    """The run ends with this process."""
+    with noted(None, 1):
+        pass
+    assert 0 == asyncio.run(end_left_over(None))
 
 
 def test_a_program_knows_its_attempt() -> None:
@@ -83,6 +111,5 @@ def test_a_program_knows_its_attempt() -> None:
         "LOOPFSM_STEP": "step",
         "LOOPFSM_ATTEMPT": "1",
         "LOOPFSM_IDEMPOTENCY_KEY": "run/step/0",
-        "LOOPFSM_DRIVER": str(os.getpid()),
     }
     assert expected == dict(marks(tool_context()))

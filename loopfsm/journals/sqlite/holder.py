@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 
 from loopfsm.model.record import Holder
+from loopfsm.processes import asked, started
 
 
 def this_process() -> Holder:
@@ -45,28 +45,4 @@ def _boot() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     with suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
-    return f"{boot or _asked('sysctl', '-n', 'kern.bootsessionuuid')}/{namespace}"
-
-
-def started(pid: int) -> str | None:
-    """When a process started, in the host's own words; None when there is no such process.
-
-    A process that has ended and was not waited for yet counts as gone.
-    """
-    if not Path("/proc/self/stat").exists():
-        return _asked("ps", "-o", "lstart=", "-p", str(pid)) or None
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    state, begun = fields[0], fields[19]
-    return None if state in ("Z", "X") else begun
-
-
-def _asked(*argv: str) -> str:
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()
+    return f"{boot or asked('sysctl', '-n', 'kern.bootsessionuuid')}/{namespace}"
