@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -148,3 +149,14 @@ def test_long_outputs_of_programs_go_with_their_run(journal: SqliteJournal, tmp_
     assert (b"12345", tmp_path / "journal.db.files") == (kept.read_bytes(), kept.parents[1])
     assert ("run",) == journal.prune()
     assert not kept.exists()
+
+
+def test_a_journal_is_closed_with_its_block_or_when_nobody_holds_it(tmp_path: Path) -> None:
+    """Neither leaves SQLite's log behind, or a warning."""
+    with SqliteJournal(tmp_path / "one.db") as one:
+        assert () == one.runs()
+    two = SqliteJournal(tmp_path / "two.db")
+    assert () == two.runs()
+    del two
+    gc.collect()
+    assert ["one.db", "two.db"] == sorted(path.name for path in tmp_path.iterdir())

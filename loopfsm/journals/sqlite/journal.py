@@ -87,6 +87,12 @@ class SqliteJournal:
     def durable(self) -> bool:
         return True
 
+    def __enter__(self) -> SqliteJournal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Let go of the file. Runs that are driven lose their journal."""
         with self._store.lock:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +43,8 @@ class Store:
         self.connection = connection
         self.files = files
         self.lock = threading.RLock()
+        # A journal that nobody holds any more is closed, not complained about.
+        weakref.finalize(self, connection.close).atexit = False
 
     def transaction(self) -> _Transaction:
         """One commit, or nothing; errors of SQLite become `JournalRefused`."""
