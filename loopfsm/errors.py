@@ -165,6 +165,11 @@ class AnswerRefused(Refused):
     problem: str
     allowed: tuple[str, ...]
 
+    @classmethod
+    def of_used_token(cls, choice: str, token: str) -> AnswerRefused:
+        """The refusal of a word that was sent before."""
+        return cls(choice, f"the token {token!r} was used before", ())
+
     def __str__(self) -> str:
         allowed = "; ".join(self.allowed) or "no question is open"
         return f"answer {self.choice!r} refused: {self.problem}. Allowed: {allowed}"
@@ -210,6 +215,13 @@ class LeaseLost(DriveRefused):
     epoch: int
     """The epoch in which this driver held the run."""
 
+    @classmethod
+    def to_another(cls, run_id: str, epoch: int) -> LeaseLost:
+        """The refusal of a driver that has been replaced."""
+        problem = f"the run {run_id} was taken over by another driver"
+        instead = "Nothing was written; resume it when that driver has left"
+        return cls(problem, instead, run_id, epoch)
+
 
 @attrs.frozen(auto_exc=True)
 class RunChanged(DriveRefused):
@@ -226,6 +238,12 @@ class JournalRefused(Refused):
     path: str
     problem: str
     instead: str
+
+    @classmethod
+    def of_taken_id(cls, path: str, run_id: str) -> JournalRefused:
+        """The refusal of a new run whose id another one has."""
+        instead = "Resume that one, or give the new one another id"
+        return cls(path, f"it has a run {run_id!r} already", instead)
 
     def __str__(self) -> str:
         return f"journal {self.path!r}: {self.problem}. {self.instead}"

@@ -32,7 +32,7 @@ def do(args: argparse.Namespace) -> int:
         question = _question(state, follow_up, named[0] if named else None, choice)
         _refuse_what_does_not_fit(question, choice, args.to, follow_up)
         if token in state.tokens or journal.message(header.run_id, token) is not None:
-            raise AnswerRefused(choice, f"the token {token!r} was used before", ())
+            raise AnswerRefused.of_used_token(choice, token)
     message = Message(
         token=token,
         word=Word.ANSWER,

@@ -59,9 +59,7 @@ class MemoryJournal:
         """Keep a new run; `JournalRefused` when its id is taken."""
         with self._lock:
             if state.run.id in self._kept:
-                problem = f"it has a run {state.run.id!r} already"
-                instead = "Resume that one, or give the new one another id"
-                raise JournalRefused("memory", problem, instead)
+                raise JournalRefused.of_taken_id("memory", state.run.id)
             self._kept[state.run.id] = _Kept(state, origin, now, now)
 
     def acquire(
@@ -100,8 +98,7 @@ class MemoryJournal:
         with self._lock:
             inbox = self.kept(run_id).inbox
             if message.token in inbox:
-                problem = f"the token {message.token!r} was used before"
-                raise AnswerRefused(message.choice, problem, ())
+                raise AnswerRefused.of_used_token(message.choice, message.token)
             inbox[message.token] = message
 
     def output_dir(self, run_id: str) -> Path | None:
@@ -234,12 +231,7 @@ class MemoryLease:
     def renew(self, now: float) -> None:
         """Say that the driver is still there."""
         if self._kept.epoch != self.epoch or self._kept.held_until is None:
-            raise LeaseLost(
-                f"the run {self._run_id} was taken over by another driver",
-                "Nothing was written; resume it when that driver has left",
-                self._run_id,
-                self.epoch,
-            )
+            raise LeaseLost.to_another(self._run_id, self.epoch)
         self._kept.held_until = now + self._lease_s
 
     def release(self, now: float) -> None:

@@ -8,12 +8,13 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 from loopfsm.engine.loop import Loop
-from loopfsm.errors import AnswerRefused, JournalRefused
+from loopfsm.errors import AnswerRefused, JournalRefused, LeaseHeld
 from loopfsm.journals.sqlite import SqliteJournal
 from loopfsm.journals.sqlite.lease import SqliteLease
 from loopfsm.model.loop_state import LoopState
@@ -160,3 +161,19 @@ def test_a_journal_is_closed_with_its_block_or_when_nobody_holds_it(tmp_path: Pa
     del two
     gc.collect()
     assert ["one.db", "two.db"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_a_lease_is_this_process_s_from_the_commit_on(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other thread finds it committed and not yet held, and takes it over (B33)."""
+    journal.create(loop_with(ScriptedTool("work"), journal).state, 0.0, Origin())
+
+    def slowly(*args: Any) -> SqliteLease:
+        monkeypatch.undo()
+        with pytest.raises(LeaseHeld):  # what another thread would try at this moment
+            journal.acquire("run", 0.0, 30)
+        return SqliteLease(*args)
+
+    monkeypatch.setattr("loopfsm.journals.sqlite.journal.SqliteLease", slowly)
+    assert 1 == journal.acquire("run", 0.0, 30).epoch

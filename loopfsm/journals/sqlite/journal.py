@@ -116,9 +116,7 @@ class SqliteJournal:
         with self._store.transaction() as connection:
             taken = connection.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchall()
             if taken:
-                problem = f"it has a run {run.id!r} already"
-                instead = "Resume that one, or give the new one another id"
-                raise JournalRefused(str(self.path), problem, instead)
+                raise JournalRefused.of_taken_id(str(self.path), run.id)
             number = connection.execute(
                 "INSERT INTO runs (id, goal, policy, plan_version, plan_steps, origin, library,"
                 " codec, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -167,6 +165,8 @@ class SqliteJournal:
                 " held_until = ? WHERE run = ?",
                 (epoch + 1, me.host, me.boot, me.pid, me.started, now + lease_s, number),
             )
+            HELD_HERE.discard((str(self.path), run_id, epoch))
+            HELD_HERE.add((str(self.path), run_id, epoch + 1))
         return SqliteLease(self._store, number, run_id, epoch + 1, lease_s, rows)
 
     def send(self, run_id: str, message: Message) -> None:
@@ -188,8 +188,7 @@ class SqliteJournal:
                 )
         except JournalRefused as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
-                problem = f"the token {message.token!r} was used before"
-                raise AnswerRefused(message.choice, problem, ()) from None
+                raise AnswerRefused.of_used_token(message.choice, message.token) from None
             raise
 
     def prune(self) -> Sequence[str]:

@@ -129,7 +129,8 @@ def chained(before: str, units: str) -> str:
 
 
 HELD_HERE: set[tuple[str, str, int]] = set()
-"""Path, run and epoch of each lease that this process holds and has not given back."""
+"""Path, run and epoch of each lease that this process holds and has not given back. Whoever
+acquires one adds it in the same transaction, so that no other thread finds it missing."""
 
 
 class SqliteLease:
@@ -147,7 +148,6 @@ class SqliteLease:
         self._store = store
         self._pid = os.getpid()
         self._name = (str(store.path), run_id, epoch)
-        HELD_HERE.add(self._name)
         self._run = run
         self._run_id = run_id
         self._epoch = epoch
@@ -217,12 +217,7 @@ class SqliteLease:
 
     def _claim(self, updated: sqlite3.Cursor) -> None:
         if updated.rowcount != 1:
-            raise LeaseLost(
-                f"the run {self._run_id} was taken over by another driver",
-                "Nothing was written; resume it when that driver has left",
-                self._run_id,
-                self._epoch,
-            )
+            raise LeaseLost.to_another(self._run_id, self._epoch)
 
     def _keep_nouns(
         self, connection: sqlite3.Connection, commit: _Commit, after: RunState, number: int

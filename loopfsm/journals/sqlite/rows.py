@@ -90,8 +90,8 @@ def _changes_data(event: Event, keep: codec.Keep, weigh: bool) -> Mapping[str, A
     return {**changes, "output": output_data(changes["output"], keep, weigh)}
 
 
-def output_data(value: Any, keep: codec.Keep, weigh: bool = True) -> Any:
-    """What a tool returned, in JSON; a large one is a reference to its file."""
+def output_data(value: Any, keep: codec.Keep, weigh: bool) -> Any:
+    """What a tool returned, in JSON; when weighed, a large one is a reference to its file."""
     try:
         data = codec.unstructured(value, "output", keep)
     except NotSerialisable:  # nobody asked `keepable`: a result must not be lost for that
